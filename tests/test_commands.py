@@ -56,16 +56,16 @@ COMMANDS: list[tuple[Callable[..., object], type[Given]]] = [
     (Bus.begin_task, tasks.BeginTask),
     (Bus.end_task, tasks.EndTask),
 ]
-ELSEWHERE = {"self", "unknown", "limit", "after", "stale_ok", "line", "session", "filters", "patch"}
+NOT_PASSED_ON = {"self", "unknown", "limit", "after", "stale_ok", "line", "session", "filters", "patch"}
 """Parameters that are not of the command."""
-OURS = {"back", "waiting"}
+SET_BY_METHODS = {"back", "waiting"}
 """Fields that callers do not give."""
 
 
 @pytest.mark.parametrize(("method", "command"), COMMANDS, ids=lambda each: each.__qualname__)
 def test_a_command_has_every_parameter_of_its_method(method: Callable[..., object], command: type[Given]):
     fields = set(command.model_fields)
-    assert parameters_of(method, fields) - ELSEWHERE == fields - OURS
+    assert parameters_of(method, fields) - NOT_PASSED_ON == fields - SET_BY_METHODS
 
 
 def parameters_of(method: Callable[..., object], fields: set[str]) -> set[str]:

@@ -79,7 +79,7 @@ def _health(service: dict[str, Any], said: str) -> list[str]:
     return [sys.executable, *checked]
 
 
-def test_it_starts_one_engine_and_the_daemons_twice_where_one_may_fall():
+def test_compose_starts_one_engine_and_spare_daemons():
     replicas = {name: service.get("deploy", {}).get("replicas", 1) for name, service in SERVICES.items()}
     assert replicas == {
         "redis": 1, "projector": 2, "expirer": 2, "archiver": 1, "logwatch": 1, "router": 1, "executor": 1,
@@ -88,7 +88,7 @@ def test_it_starts_one_engine_and_the_daemons_twice_where_one_may_fall():
     assert SERVICES["redis"]["image"] == "redis:8"
 
 
-def test_it_follows_the_schema_of_compose():
+def test_the_compose_file_matches_its_schema():
     tool = find_tool("check-jsonschema", "make docs")
     done = subprocess.run(
         [tool, "--builtin-schema", "vendor.compose-spec", ROOT / "docker-compose.yml"],
@@ -98,7 +98,7 @@ def test_it_follows_the_schema_of_compose():
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_what_a_service_mounts_is_there(name: str):
+def test_mounted_files_exist(name: str):
     declared = COMPOSE["volumes"]
     missing = [
         source
@@ -108,7 +108,7 @@ def test_what_a_service_mounts_is_there(name: str):
     assert missing == []
 
 
-def test_the_engine_reads_the_configuration_that_is_mounted():
+def test_the_engine_uses_the_mounted_configuration():
     mounted = {target: source for source, target in _mounts(SERVICES["redis"])}
     _, configuration, *limit = shlex.split(SERVICES["redis"]["command"])
     assert limit == ["--maxmemory", "1gb"]  # what evicts nothing has to refuse writes in time
@@ -116,13 +116,13 @@ def test_the_engine_reads_the_configuration_that_is_mounted():
 
 
 @pytest.mark.real
-def test_the_engine_keeps_everything(engine: redis.Redis):
+def test_the_engine_persists_and_never_evicts(engine: redis.Redis):
     settings = {name: engine.config_get(name)[name] for name in ("appendonly", "appendfsync", "maxmemory-policy")}
     assert settings == {"appendonly": "yes", "appendfsync": "everysec", "maxmemory-policy": "noeviction"}
 
 
 @pytest.mark.parametrize("name", DAEMONS)
-def test_a_daemon_waits_for_the_engine_and_speaks_to_it(name: str):
+def test_a_daemon_waits_for_a_healthy_engine(name: str):
     daemon = DAEMONS[name]
     assert daemon["environment"]["SCRATCHBUS_URL"] == "redis://redis:6379"
     assert daemon["depends_on"] == {"redis": {"condition": "service_healthy"}}
@@ -130,7 +130,7 @@ def test_a_daemon_waits_for_the_engine_and_speaks_to_it(name: str):
 
 
 @pytest.mark.parametrize("name", DAEMONS)
-def test_a_container_is_confined_and_its_health_is_asked_for(name: str):
+def test_a_container_is_confined_and_has_a_health_check(name: str):
     service = DAEMONS[name]
     assert service["read_only"] is True
     assert service["cap_drop"] == ["ALL"]
@@ -140,16 +140,14 @@ def test_a_container_is_confined_and_its_health_is_asked_for(name: str):
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_every_service_has_a_limit_of_memory(name: str):
+def test_every_service_has_a_memory_limit(name: str):
     assert re.fullmatch(r"\d+[MG]", SERVICES[name]["deploy"]["resources"]["limits"]["memory"])
 
 
 @pytest.mark.slow
 @pytest.mark.real
 @pytest.mark.parametrize("name", DAEMONS)
-def test_a_daemons_command_starts_against_an_engine_and_stops_when_asked(
-    name: str, engine: redis.Redis, tmp_path: Path
-):
+def test_a_daemon_starts_is_healthy_and_stops_on_sigterm(name: str, engine: redis.Redis, tmp_path: Path):
     (tmp_path / "auth.log").touch()
     assert main(["mcp", "token", "add", "me", "--agent", "me", "--tokens", str(tmp_path / "tokens.yaml")]) == 0
     url = f"unix://{engine.connection_pool.connection_kwargs['path']}"

@@ -23,19 +23,19 @@ HEADINGS = {
 
 
 @pytest.mark.parametrize("group", GROUPS)
-def test_any_tool_of_a_group_brings_its_guidance_and_no_other(group):
+def test_a_tool_adds_the_guidance_of_its_group_only(group):
     for tool in GROUPS[group]:
         text = guidance([tool])
         assert [heading for heading in HEADINGS.values() if heading in text] == [HEADINGS[group]]
 
 
 @pytest.mark.parametrize("name", ["notepad", "read_notepad"])
-def test_a_group_or_tool_may_be_given_bare(name):
+def test_a_single_name_needs_no_list(name):
     assert guidance(name) == guidance([name])
     assert HEADINGS["notepad"] in guidance(name)
 
 
-def test_each_concept_has_one_word():
+def test_each_group_uses_only_its_own_term():
     words = {
         "observations": "scratch page",
         "notes": "notes",
@@ -49,27 +49,27 @@ def test_each_concept_has_one_word():
         assert not [word for word in others if word in text], group
 
 
-def test_without_tools_there_is_no_guidance():
+def test_no_tools_give_no_guidance():
     assert guidance([]) == ""
     assert guidance(["read_file"]) == ""
 
 
-def test_a_group_may_be_named_for_all_its_tools():
+def test_a_group_name_stands_for_all_its_tools():
     assert guidance(["notes"]) == guidance(GROUPS["notes"])
 
 
-def test_all_groups_come_in_one_order():
+def test_groups_have_a_fixed_order():
     everything = guidance([tool for names in [*GROUPS.values()][::-1] for tool in names])
     places = [everything.index(heading) for heading in HEADINGS.values()]
     assert places == sorted(places)
 
 
-def test_only_the_operations_that_are_there_are_named():
+def test_only_available_operations_are_named():
     text = guidance(["search_notes", "add_note"])
     assert "**Available operations:**\nadd_note, search_notes\n</notes>" in text
 
 
-def test_the_guidance_for_notes_has_its_headings_and_limits():
+def test_notes_guidance_has_its_headings_and_limits():
     text = guidance(["notes"])
     limits = "- A note holds up to 4000 characters and 10 tags; split longer ones\n"
     assert (
@@ -99,7 +99,7 @@ You have access to persistent notes during task execution.
     assert limits in text
 
 
-def test_the_guidance_for_the_notepad_makes_every_point():
+def test_notepad_guidance_is_complete():
     text = " ".join(guidance(["notepad"]).split())
     assert (
         "For multi-step or complex tasks, use the session notepad to track your plan and record findings as you work. "
@@ -108,6 +108,6 @@ def test_the_guidance_for_the_notepad_makes_every_point():
     ) in text
 
 
-def test_the_limits_are_those_of_the_settings():
+def test_guidance_states_the_limits_of_the_settings():
     text = guidance(["notes"], Settings(max_note_content=500, max_note_tags=3))
     assert "up to 500 characters and 3 tags" in text

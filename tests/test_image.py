@@ -50,7 +50,7 @@ def _context() -> set[str]:
     return found
 
 
-def test_the_context_of_the_build_has_nothing_but_what_is_copied():
+def test_the_build_context_has_only_copied_files():
     copied = {word for step in _steps(BUILD, "COPY") for word in step.split()[:-1]}
     context = _context()
     covering = {path: [each for each in copied if f"{path}/".startswith(f"{each}/")] for path in context}
@@ -59,7 +59,7 @@ def test_the_context_of_the_build_has_nothing_but_what_is_copied():
     assert not [path for path in context if path.startswith(("tests", ".git", ".venv")) or path.endswith(".env")]
 
 
-def test_the_image_runs_as_a_user_without_rights_from_a_lock_without_tools():
+def test_the_image_is_unprivileged_and_has_no_development_tools():
     (user,) = _steps(RUN, "USER")
     assert int(user) > 999
     assert f"--uid {user}" in DOCKERFILE
@@ -71,7 +71,7 @@ def test_the_image_runs_as_a_user_without_rights_from_a_lock_without_tools():
     assert set(re.findall(r"^([\w.-]+==\S+)", lock, re.MULTILINE)) <= everything
 
 
-def test_hadolint_finds_nothing_wrong():
+def test_the_dockerfile_passes_hadolint():
     tool = find_tool("hadolint", "make docs")
     done = subprocess.run([tool, ROOT / "daemons/Dockerfile"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
@@ -79,7 +79,7 @@ def test_hadolint_finds_nothing_wrong():
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_the_steps_of_the_build_make_an_environment_that_runs(tmp_path: Path):
+def test_the_build_steps_make_a_working_environment(tmp_path: Path):
     source, venv, wheels = tmp_path / "src", tmp_path / "venv", tmp_path / "wheels"
     for path in _context():
         target = source / path

@@ -29,7 +29,7 @@ LOCK, DEMO_LOCK, TOOLS_LOCK = (
     (ROOT / name).read_text() for name in ("requirements.lock", "requirements-demo.lock", "requirements-tools.lock")
 )
 LOCKS = pytest.mark.parametrize("lock", [LOCK, DEMO_LOCK, TOOLS_LOCK], ids=["everything", "demo", "tools"])
-OF_THE_TOOLS = {"docs", "files", "release"}
+TOOL_GROUPS = {"docs", "files", "release"}
 """The dependency groups of `make docs` and `make release-check`, which have an environment of their own."""
 
 _HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")
@@ -52,10 +52,10 @@ def _pins(lock: str) -> Iterator[Pin]:
         yield Pin(canonicalize_name(wanted.name), specifier.version, _HASH.findall(entry))
 
 
-def _asked_for(lock: str) -> list[Requirement]:
+def _requirements(lock: str) -> list[Requirement]:
     """Return what a lock has to have, of what the project file names."""
     groups: dict[str, list[Any]] = PROJECT["dependency-groups"]
-    wanted = [group for name, group in groups.items() if (name in OF_THE_TOOLS) == (lock == TOOLS_LOCK)]
+    wanted = [group for name, group in groups.items() if (name in TOOL_GROUPS) == (lock == TOOLS_LOCK)]
     if lock == LOCK:
         wanted += [PROJECT["project"]["dependencies"], *PROJECT["project"]["optional-dependencies"].values()]
     return [Requirement(text) for group in wanted for text in group if isinstance(text, str)]  # else it names a group
@@ -110,7 +110,7 @@ def _run(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("lock", [LOCK, TOOLS_LOCK], ids=["everything", "tools"])
 def test_a_lock_pins_every_dependency_within_its_range(lock: str):
     versions = {pin.name: pin.version for pin in _pins(lock)}
-    for wanted in _asked_for(lock):
+    for wanted in _requirements(lock):
         assert wanted.specifier.contains(versions[canonicalize_name(wanted.name)], prereleases=True), str(wanted)
 
 
@@ -119,14 +119,14 @@ def test_every_pin_has_a_hash(lock: str):
     assert [pin.name for pin in _pins(lock) if not pin.hashes] == []
 
 
-def test_the_tests_install_what_the_demo_has_installed():
+def test_the_demo_lock_is_part_of_the_full_lock():
     everything = {pin.name: pin for pin in _pins(LOCK)}
-    of_the_demo = list(_pins(DEMO_LOCK))
-    assert [everything.get(pin.name) for pin in of_the_demo] == of_the_demo
+    demo_pins = list(_pins(DEMO_LOCK))
+    assert [everything.get(pin.name) for pin in demo_pins] == demo_pins
 
 
 @LOCKS
-def test_a_lock_names_no_machine_and_no_address(lock: str):
+def test_a_lock_has_no_paths_and_no_urls(lock: str):
     options = [line for line in lock.splitlines() if line.startswith("-")]
     assert options == []
     assert "://" not in lock
@@ -155,13 +155,13 @@ def demo_alone(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]
 
 @pytest.mark.slow
 @pytest.mark.real
-def test_the_demo_needs_nothing_but_its_lock(demo_alone: Callable[..., subprocess.CompletedProcess[str]]):
+def test_the_demo_needs_only_its_lock(demo_alone: Callable[..., subprocess.CompletedProcess[str]]):
     done = demo_alone("--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["resolved"] == 5
 
 
-def test_the_demo_in_a_browser_names_the_extra_that_it_needs(
+def test_demo_serve_names_the_missing_extra(
     demo_alone: Callable[..., subprocess.CompletedProcess[str]],
 ):
     done = demo_alone("--serve")
@@ -173,31 +173,31 @@ def test_the_release_check_uses_every_extra():
     assert SMOKE.keys() == {"", *PROJECT["project"]["optional-dependencies"]}
 
 
-def test_the_installed_version_is_the_projects():
+def test_the_installed_version_matches_the_project():
     assert importlib.metadata.version("scratchbus") == PROJECT["project"]["version"]
 
 
-def test_the_console_script_is_there():
+def test_the_console_script_can_be_loaded():
     (script,) = importlib.metadata.entry_points(group="console_scripts", name="scratchbus")
     assert callable(script.load())
 
 
-def test_the_wheel_says_that_it_is_typed(packed: list[str]):
+def test_the_wheel_is_marked_as_typed(packed: list[str]):
     assert "scratchbus/py.typed" in packed
 
 
-def test_the_wheel_brings_the_configuration(packed: list[str]):
+def test_the_wheel_includes_the_configuration(packed: list[str]):
     here = {f"scratchbus/_config/{path.name}" for path in (ROOT / "config").iterdir()}
     assert here <= set(packed)
 
 
-def test_the_wheel_brings_the_scripts_that_run_in_the_engine(packed: list[str]):
+def test_the_wheel_includes_the_lua_scripts(packed: list[str]):
     here = {str(path.relative_to(ROOT)) for path in (ROOT / "scratchbus").rglob("*.lua")}
     assert here
     assert here <= set(packed)
 
 
-def test_the_wheel_holds_the_package_alone(packed: list[str]):
+def test_the_wheel_contains_only_the_package(packed: list[str]):
     tops = {name.partition("/")[0] for name in packed}
     assert tops == {"scratchbus", f"scratchbus-{PROJECT['project']['version']}.dist-info"}
 
@@ -223,7 +223,7 @@ def test_an_installed_wheel_names_its_daemons(installed: Path):
 
 @pytest.mark.slow
 @pytest.mark.real
-def test_an_installed_wheel_shows_the_demo(installed: Path):
+def test_an_installed_wheel_runs_the_demo(installed: Path):
     done = _run(installed, "demo", "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["resolved"] == 5

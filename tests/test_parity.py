@@ -111,12 +111,12 @@ def parameters(function):
 
 
 @pytest.mark.parametrize("cls", PROMISED)
-def test_promised_names_are_there(cls):
+def test_promised_names_exist(cls):
     assert PROMISED[cls] <= set(dir(cls))
 
 
 @pytest.mark.parametrize("cls", PROMISED)
-def test_promised_names_are_there_for_asyncio(cls):
+def test_promised_names_exist_for_asyncio(cls):
     promised = {SPELLED_DIFFERENTLY.get(name, name) for name in PROMISED[cls]}
     assert promised <= set(dir(getattr(scratchbus, f"Async{cls.__name__}")))
 
@@ -126,7 +126,7 @@ def test_an_async_bus_can_be_awaited():
 
 
 @pytest.mark.parametrize(("ours", "theirs"), WRITTEN_TWICE)
-def test_threads_and_tasks_have_the_same_methods(ours, theirs):
+def test_blocking_and_asyncio_classes_have_the_same_methods(ours, theirs):
     assert public(ours).keys() == public(theirs).keys()
     for name, value in public(ours).items():
         spelled = [(*rest, re.sub("threading|asyncio", "", kind)) for *rest, kind in parameters(unbound(value))]
@@ -134,11 +134,11 @@ def test_threads_and_tasks_have_the_same_methods(ours, theirs):
         assert spelled == [(*rest, re.sub("threading|asyncio", "", kind)) for *rest, kind in others], name
 
 
-def test_following_takes_the_same_in_threads_and_tasks():
+def test_both_follow_functions_have_the_same_parameters():
     assert parameters(follow.follow_events) == parameters(follow_async.follow_events)
 
 
-def test_types_in_signatures_can_be_imported_from_the_top():
+def test_types_in_signatures_are_exported():
     facades = [*PROMISED, *(getattr(scratchbus, f"Async{cls.__name__}") for cls in PROMISED)]
     values = [unbound(value) for cls in facades for name, value in vars(cls).items() if not name.startswith("_")]
     mentioned = {
@@ -161,7 +161,7 @@ def own_functions(cls):
             yield f"{cls.__name__}.{name}", value
 
 
-def test_the_type_hints_of_public_names_are_found_while_a_program_runs():
+def test_type_hints_of_public_names_resolve_at_runtime():
     """Frameworks ask for them, such as FastAPI for what a dependency returns."""
     values = {name: getattr(scratchbus, name) for name in scratchbus.__all__}
     functions = {name: value for name, value in values.items() if inspect.isfunction(value)}
@@ -178,11 +178,11 @@ def test_the_type_hints_of_public_names_are_found_while_a_program_runs():
             raise AssertionError(name) from error
 
 
-def test_every_public_name_is_there():
+def test_every_public_name_can_be_imported():
     assert all(getattr(scratchbus, name) for name in scratchbus.__all__)
 
 
-def test_every_write_can_be_retried_and_fenced():
+def test_every_write_takes_an_event_id_and_a_fence():
     for name in ("add", "update", "review", "resolve", "archive", "reopen", "claim", "release", "link", "refute"):
         assert {"event_id", "fence"} <= inspect.signature(getattr(Page, name)).parameters.keys(), name
     for name in ("add_many", "clear_resolved", "claim_next"):

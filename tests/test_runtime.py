@@ -57,14 +57,14 @@ class Engine:
         return connect()
 
 
-def test_it_ends_when_the_work_is_done():
+def test_serve_ends_when_the_work_is_done():
     done = []
     runtime.serve(connect, lambda bus, stop: done.append(bus.position()))
     assert len(done) == 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_asks_the_work_to_stop(number):
+def test_a_signal_stops_the_work(number):
     before = signal.getsignal(number)
 
     def run(bus, stop):
@@ -75,7 +75,7 @@ def test_a_signal_asks_the_work_to_stop(number):
     assert signal.getsignal(number) is before
 
 
-def test_work_that_does_not_stop_is_left_behind(monkeypatch):
+def test_work_that_does_not_stop_is_abandoned(monkeypatch):
     monkeypatch.setattr(runtime, "GRACE", 0.05)
     release = threading.Event()
 
@@ -90,7 +90,7 @@ def test_work_that_does_not_stop_is_left_behind(monkeypatch):
     assert "stopped in the middle of its work" in [line["event"] for line in logs]
 
 
-def test_the_engine_is_waited_for_and_each_change_is_logged_once(quick):
+def test_serve_waits_for_the_engine_and_logs_each_change_once(quick):
     engine = Engine(refusals=5)
     seen = []
     with capture_logs() as logs:
@@ -99,7 +99,7 @@ def test_the_engine_is_waited_for_and_each_change_is_logged_once(quick):
     assert [line["event"] for line in logs] == ["started", "waiting", "going on", "stopped"]
 
 
-def test_what_fails_again_at_once_is_told_once(quick):
+def test_repeated_failures_are_logged_once(quick):
     problems = [EngineReadOnly("read-only")] * 5
 
     def run(bus, stop):
@@ -111,7 +111,7 @@ def test_what_fails_again_at_once_is_told_once(quick):
     assert [line["event"] for line in logs] == ["started", "waiting", "going on", "stopped"]
 
 
-def test_it_goes_on_once_the_work_has_lasted_for_a_moment(quick, monkeypatch):
+def test_recovery_is_logged_once_the_work_has_lasted(quick, monkeypatch):
     monkeypatch.setattr(runtime, "_PROOF", 0.01)
     with capture_logs() as logs:
 
@@ -122,7 +122,7 @@ def test_it_goes_on_once_the_work_has_lasted_for_a_moment(quick, monkeypatch):
     assert [line["event"] for line in logs] == ["started", "waiting", "going on", "stopped"]
 
 
-def test_work_is_repeated_when_the_engine_comes_back(quick):
+def test_work_restarts_when_the_engine_returns(quick):
     seen = []
 
     def run(bus, stop):
@@ -147,7 +147,7 @@ def test_work_is_repeated_when_the_engine_comes_back(quick):
     ],
     ids=lambda problem: type(problem).__name__,
 )
-def test_what_passes_is_waited_for_with_growing_pauses(monkeypatch, problem):
+def test_transient_errors_are_retried_with_growing_pauses(monkeypatch, problem):
     waited: list[int] = []
 
     def pause(attempt: int) -> float:
@@ -164,7 +164,7 @@ def test_what_passes_is_waited_for_with_growing_pauses(monkeypatch, problem):
     assert waited == [1, 2, 3, 4, 5]
 
 
-def test_a_stop_while_waiting_for_the_engine_ends_it(monkeypatch):
+def test_a_signal_while_waiting_for_the_engine_ends_serve(monkeypatch):
     def refuse():
         raise EngineUnreachable("gone")
 
@@ -180,13 +180,13 @@ def test_a_stop_while_waiting_for_the_engine_ends_it(monkeypatch):
     assert [line["event"] for line in logs] == ["started", "waiting", "stopped"]
 
 
-def test_without_patience_the_first_refusal_is_raised():
+def test_an_impatient_serve_raises_the_first_refusal():
     with pytest.raises(EngineUnreachable):
         runtime.serve(Engine(refusals=1).connect, lambda bus, stop: None, patient=False)
 
 
 @pytest.mark.parametrize("error", [EngineAuth, EngineForbidden, CodeTooOld, InvalidInput, ZeroDivisionError])
-def test_what_waiting_cannot_mend_is_raised(error):
+def test_permanent_errors_are_raised(error):
     def run(bus, stop):
         raise error("no")
 
@@ -202,7 +202,7 @@ def test_pauses_grow_with_jitter_up_to_a_limit():
     assert len(set(pauses[2])) > 1
 
 
-def test_logs_are_json_on_stderr_when_nobody_watches():
+def test_logs_are_json_when_stderr_is_no_terminal():
     code = (
         "import structlog; from scratchbus.daemon.runtime import configure_logging; configure_logging('info');"
         "structlog.get_logger().info('hello', who='wörld'); structlog.get_logger().debug('not this')"
@@ -213,7 +213,7 @@ def test_logs_are_json_on_stderr_when_nobody_watches():
     assert json.loads(line)["who"] == "wörld"
 
 
-def test_what_libraries_log_is_json_too_and_only_from_warnings_on():
+def test_libraries_log_json_from_warnings_up():
     code = (
         "import logging; from scratchbus.daemon.runtime import configure_logging\n"
         "configure_logging('info', daemon='expirer')\n"

@@ -46,16 +46,16 @@ def test_the_shipped_file_documents_every_setting_with_its_default():
     assert yaml.safe_load(documented()) == Settings().model_dump()
 
 
-def test_the_shipped_file_documents_them_in_the_order_of_the_model():
+def test_the_shipped_file_lists_settings_in_model_order():
     assert list(yaml.safe_load(documented())) == list(Settings.model_fields)
 
 
-def test_the_shipped_file_changes_nothing_as_it_is_nor_with_every_default_in_force(write):
+def test_the_shipped_file_equals_the_defaults(write):
     assert load_settings(shipped("scratchbus.yaml")) == Settings()
     assert load_settings(write(documented())) == Settings()
 
 
-def test_the_configuration_keys_of_the_source_have_their_defaults():
+def test_the_specified_keys_have_their_defaults():
     settings = load_settings()
     assert settings.max_observations == 100
     assert settings.ms("default_expiration") == 7 * 24 * 3600 * 1000
@@ -63,7 +63,7 @@ def test_the_configuration_keys_of_the_source_have_their_defaults():
     assert settings.observation_types is None
 
 
-def test_a_file_that_was_not_shipped_is_an_error_that_says_so():
+def test_a_missing_shipped_file_says_to_reinstall():
     with pytest.raises(SettingsError, match="reinstall it"):
         shipped("no_such_file.yaml")
 
@@ -71,7 +71,7 @@ def test_a_file_that_was_not_shipped_is_an_error_that_says_so():
 # -- where a value comes from --------------------------------------------------------------------------------------
 
 
-def test_the_caller_comes_before_the_environment_and_that_before_the_file(write, monkeypatch):
+def test_arguments_override_variables_and_variables_the_file(write, monkeypatch):
     file = write("max_observations: 1\nreplicas: 1\nshards: 1\n")
     monkeypatch.setenv("SCRATCHBUS_REPLICAS", "2")
     monkeypatch.setenv("SCRATCHBUS_SHARDS", "2")
@@ -79,7 +79,7 @@ def test_the_caller_comes_before_the_environment_and_that_before_the_file(write,
     assert (settings.max_observations, settings.replicas, settings.shards) == (1, 2, 3)
 
 
-def test_none_from_the_caller_and_an_empty_variable_count_as_not_given(monkeypatch):
+def test_none_and_empty_variables_count_as_not_given(monkeypatch):
     monkeypatch.setenv("SCRATCHBUS_SOURCE", "")
     assert load_settings(source=None, max_observations=None) == Settings()
 
@@ -96,22 +96,22 @@ def test_none_from_the_caller_and_an_empty_variable_count_as_not_given(monkeypat
         ("SCRATCHBUS_HOME", "~/bus", "home", Path("~/bus").expanduser()),
     ],
 )
-def test_every_setting_is_a_variable(monkeypatch, variable, text, name, value):
+def test_settings_are_read_from_variables(monkeypatch, variable, text, name, value):
     monkeypatch.setenv(variable, text)
     assert getattr(load_settings(), name) == value
 
 
-def test_a_variable_names_the_file(write, monkeypatch):
+def test_a_variable_names_the_settings_file(write, monkeypatch):
     monkeypatch.setenv("SCRATCHBUS_CONFIG", str(write("bus: other\n")))
     assert load_settings().bus == "other"
 
 
-def test_an_argument_names_the_file_before_the_variable_does(write, monkeypatch):
+def test_a_file_argument_overrides_the_variable(write, monkeypatch):
     monkeypatch.setenv("SCRATCHBUS_CONFIG", "/no/such/file.yaml")
     assert load_settings(write("bus: other\n")).bus == "other"
 
 
-def test_a_relative_path_in_the_file_is_relative_to_the_file(write):
+def test_a_relative_path_is_relative_to_the_settings_file(write):
     file = write("observation_types: my/types.yaml\nhome: /srv/bus\n")
     settings = load_settings(file)
     assert settings.observation_types == file.parent / "my/types.yaml"
@@ -122,7 +122,7 @@ def test_a_key_without_a_value_is_the_default(write):
     assert load_settings(write("max_observations:\n")) == Settings()
 
 
-def test_lengths_of_time_are_milliseconds_or_seconds_or_never():
+def test_durations_convert_to_milliseconds_and_seconds():
     settings = load_settings(default_expiration="never", auto_archive_after=90, socket_timeout="250ms")
     assert settings.ms("default_expiration") is None
     assert settings.seconds("default_expiration") == math.inf
@@ -156,7 +156,7 @@ def test_a_password_in_the_url_is_not_shown():
         ("log_level", "loud", "'debug', 'info', 'warning' or 'error'"),
     ],
 )
-def test_a_bad_value_is_refused_in_one_line_that_says_where_it_was_set(name, value, says, write, monkeypatch):
+def test_an_invalid_value_names_where_it_was_set(name, value, says, write, monkeypatch):
     file = write(f"# a comment\n{name}: '{value}'\n")
     refusal = InvalidSource if name == "source" else SettingsError
     with pytest.raises(refusal) as from_file:
@@ -179,19 +179,19 @@ def test_true_is_not_a_number(write):
         load_settings(write("replicas: true\n"))
 
 
-def test_a_path_that_is_a_number_is_refused(write):
+def test_a_number_is_not_a_path(write):
     with pytest.raises(SettingsError, match="home: 5 is not valid here; it should be a path"):
         load_settings(write("home: 5\n"))
 
 
-def test_an_unknown_setting_in_the_file_is_refused_with_those_there_are(write):
+def test_an_unknown_setting_in_the_file_lists_the_allowed_ones(write):
     with pytest.raises(SettingsFileError, match="unknown setting 'max_observation'") as raised:
         load_settings(write("bus: b\nmax_observation: 5\n"))
     assert raised.value.line == 2
     assert raised.value.allowed == sorted(Settings.model_fields)
 
 
-def test_an_unknown_setting_from_the_caller_is_refused_with_those_there_are():
+def test_an_unknown_setting_argument_lists_the_allowed_ones():
     with pytest.raises(SettingsError, match=r"max_observation: unknown setting; use one of: ack, .*, url"):
         load_settings(max_observation=5)
 
@@ -205,12 +205,12 @@ def test_an_unknown_setting_from_the_caller_is_refused_with_those_there_are():
         ("bus: {\n", "not YAML"),
     ],
 )
-def test_a_file_that_is_no_settings_file_is_refused(text, says, write):
+def test_a_malformed_settings_file_is_refused(text, says, write):
     with pytest.raises(SettingsFileError, match=re.escape(says)):
         load_settings(write(text))
 
 
-def test_a_settings_file_that_is_not_there_is_refused_and_says_who_named_it(tmp_path, monkeypatch):
+def test_a_missing_settings_file_names_its_origin(tmp_path, monkeypatch):
     with pytest.raises(SettingsError, match="No such file or directory; check the path"):
         load_settings(tmp_path / "gone.yaml")
     monkeypatch.setenv("SCRATCHBUS_CONFIG", str(tmp_path / "gone.yaml"))

@@ -18,7 +18,7 @@ from scratchbus.telemetry.lazy import lazy, once
 
 ROOT = Path(__file__).parents[1]
 
-SEEN_BY_FEW = {
+RARELY_NEEDED = {
     "apscheduler", "backports.zstd", "fakeredis", "jsonschema", "mcp", "prometheus_client", "rich", "sqlite3",
     "structlog", "yaml", "scratchbus.archive", "scratchbus.commands.change", "scratchbus.commands.claim",
     "scratchbus.domain.events", "scratchbus.domain.memories", "scratchbus.projections.table",
@@ -40,21 +40,21 @@ def _ran(code: str, *arguments: str, input: str = "") -> subprocess.CompletedPro
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, input=input)
 
 
-def test_importing_scratchbus_imports_nothing_of_it():
+def test_importing_scratchbus_imports_no_submodules():
     names = imported_by("import scratchbus")
     assert {name for name in names if name.startswith("scratchbus")} == {"scratchbus"}
-    assert not names & {"asyncio", "click", "pydantic", "redis", *SEEN_BY_FEW}
+    assert not names & {"asyncio", "click", "pydantic", "redis", *RARELY_NEEDED}
 
 
 @pytest.mark.parametrize("name", ["Bus", "AsyncBus"])
-def test_importing_the_bus_imports_nothing_that_opening_it_needs(name: str):
+def test_importing_the_bus_imports_nothing_needed_to_open_it(name: str):
     names = imported_by(f"from scratchbus import {name}")
     assert not names & {
-        "asyncio", "click", "msgspec", "pydantic", "redis", "scratchbus.opening", "scratchbus.page", *SEEN_BY_FEW,
+        "asyncio", "click", "msgspec", "pydantic", "redis", "scratchbus.opening", "scratchbus.page", *RARELY_NEEDED,
     }  # fmt: skip
 
 
-def test_an_open_bus_has_imported_what_the_first_addition_and_the_first_read_need():
+def test_opening_a_bus_imports_all_for_the_first_add_and_read():
     code = (
         "import sys\nfrom scratchbus import Bus\n"
         "bus = Bus.connect('memory://first', source='test')\nbefore = set(sys.modules)\n"
@@ -68,13 +68,13 @@ def test_an_open_bus_has_imported_what_the_first_addition_and_the_first_read_nee
 
 
 @pytest.mark.real
-def test_showing_a_page_of_the_embedded_engine_imports_no_client_library(tmp_path: Path):
+def test_active_on_the_embedded_engine_imports_no_client_library(tmp_path: Path):
     url = f"embedded:{tmp_path}"
     try:
         with Bus.connect(url, source="test") as bus:
             bus.page().add("observation", "short")
         code = "import sys; from scratchbus.cli import main; main(['--url', sys.argv[1], 'active'])"
-        assert not imported_by(code, url) & {"asyncio", "importlib.metadata", "redis", *SEEN_BY_FEW}
+        assert not imported_by(code, url) & {"asyncio", "importlib.metadata", "redis", *RARELY_NEEDED}
     finally:
         stop(tmp_path)
 
@@ -93,10 +93,10 @@ def test_an_asyncio_bus_on_the_embedded_engine_imports_no_client_library(tmp_pat
             names = imported_by(code, url)
     finally:
         stop(tmp_path)
-    assert names & {"importlib.metadata", "redis", *SEEN_BY_FEW} == set()
+    assert names & {"importlib.metadata", "redis", *RARELY_NEEDED} == set()
 
 
-def test_an_mcp_server_over_standard_input_and_output_answers_without_the_sdk():
+def test_an_mcp_server_over_stdio_answers_without_the_sdk():
     info = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}}
     call = {"name": "list_observations", "arguments": {}}
     asked = [
@@ -120,7 +120,7 @@ def test_an_mcp_server_over_standard_input_and_output_answers_without_the_sdk():
     assert not names & {"scratchbus.context", "scratchbus.memory.notes_async", "scratchbus.timetravel", "yaml"}
 
 
-def test_memories_do_not_import_the_past():
+def test_memories_do_not_import_timetravel():
     memories = ("facts", "files", "notepad", "notes", "preferences", "scratchpad", "texts", "todo", "turns")
     names = imported_by(
         "\n".join(f"import scratchbus.memory.{name}_async, scratchbus.memory.{name}" for name in memories)
@@ -128,7 +128,7 @@ def test_memories_do_not_import_the_past():
     assert "scratchbus.timetravel" not in names
 
 
-def test_the_bus_knows_the_scripts_that_readers_need():
+def test_an_open_bus_knows_every_script_of_readers():
     """Who connects loads them for users who may only read; also those of rooms that are imported when first used."""
 
     def known_after(code: str) -> str:
@@ -136,10 +136,10 @@ def test_the_bus_knows_the_scripts_that_readers_need():
         return _ran(code).stdout
 
     bus = "from scratchbus import Bus\nBus.connect('memory://scripts', source='test')"
-    assert known_after(bus) == known_after(f"{bus}\nimport scratchbus.{', scratchbus.'.join(_READING)}")
+    assert known_after(bus) == known_after(f"{bus}\nimport scratchbus.{', scratchbus.'.join(READING_MODULES)}")
 
 
-_READING = (
+READING_MODULES = (
     "commands.trace",
     "readmodel.relations",
     "readmodel.verify",
@@ -149,7 +149,7 @@ _READING = (
 )
 
 
-def test_a_lazy_module_is_imported_when_something_in_it_is_used():
+def test_a_lazy_module_is_imported_on_first_use():
     code = (
         "import sys\nfrom scratchbus.telemetry.lazy import lazy\n"
         "calendars = lazy('calendar')\nbefore = 'calendar' in sys.modules\n"
@@ -161,7 +161,7 @@ def test_a_lazy_module_is_imported_when_something_in_it_is_used():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("package", ["scratchbus", "scratchbus.daemon"])
-def test_each_public_name_can_be_the_first_that_a_process_uses(package: str):
+def test_each_public_name_can_be_used_first(package: str):
     code = (
         "import os, sys\nfrom importlib import import_module\nmodule = import_module(sys.argv[1])\n"
         "for name in module.__all__:\n    sys.stdout.flush()\n"
@@ -170,7 +170,7 @@ def test_each_public_name_can_be_the_first_that_a_process_uses(package: str):
     assert _ran(code, package).stdout.split() == import_module(package).__all__
 
 
-def test_what_is_lazy_in_a_package_may_be_a_module():
+def test_a_lazy_attribute_can_be_a_submodule():
     code = (
         "import scratchbus\nfrom scratchbus.telemetry.lazy import lazy\n"
         "print(lazy('xml').dom.__name__, scratchbus.events.__name__)"
@@ -178,12 +178,12 @@ def test_what_is_lazy_in_a_package_may_be_a_module():
     assert _ran(code).stdout.split() == ["xml.dom", "scratchbus.domain.events"]
 
 
-def test_a_lazy_module_without_a_name_says_so():
+def test_a_missing_name_of_a_lazy_module_raises():
     with pytest.raises(AttributeError, match="'json' has no attribute 'nothing'"):
         _ = lazy("json").nothing
 
 
-def test_threads_import_modules_that_need_each_other_one_after_the_other(tmp_path: Path):
+def test_threads_import_interdependent_modules_one_at_a_time(tmp_path: Path):
     package = tmp_path / "package"
     package.mkdir()
     slow = "import time\ntime.sleep(0.2)\n"
@@ -200,7 +200,7 @@ def test_threads_import_modules_that_need_each_other_one_after_the_other(tmp_pat
 
 @pytest.mark.slow
 @pytest.mark.parametrize("_", range(3))
-def test_threads_use_a_bus_for_the_first_time_at_once(_: int):
+def test_concurrent_first_uses_of_a_bus_succeed(_: int):
     assert _ran(_FIRST_USES).stdout.split() == ["done"] * 5
 
 
@@ -236,7 +236,7 @@ with ThreadPoolExecutor(len(uses)) as threads:
 """
 
 
-def test_threads_open_their_first_buses_at_once():
+def test_concurrent_first_connects_succeed():
     code = (
         "import sys, threading\nfrom concurrent.futures import ThreadPoolExecutor\nimport scratchbus\n"
         "sys.setswitchinterval(1e-5)\nready = threading.Barrier(4)\n"
@@ -261,7 +261,7 @@ def test_a_process_forked_during_an_import_can_import(tmp_path: Path):
     assert _ran(code).stdout.split() == ["code", "0"]
 
 
-def test_a_daemon_imports_all_that_is_lazy_before_it_works():
+def test_serve_imports_all_lazy_modules_before_its_work():
     code = (
         "import sys\nfrom scratchbus import Bus\nfrom scratchbus.daemon import serve\n"
         "serve(lambda: Bus.connect('memory://daemon', source='test'), lambda *_: print(*sys.modules))"
@@ -271,7 +271,7 @@ def test_a_daemon_imports_all_that_is_lazy_before_it_works():
     assert names >= {"scratchbus.memory.notes", "scratchbus.archive.stores"}
 
 
-def test_threads_get_the_same_value_that_is_made_once():
+def test_once_gives_all_threads_the_same_value():
     both_make = threading.Barrier(2)
 
     class Owner:

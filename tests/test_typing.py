@@ -85,7 +85,7 @@ async def main() -> None:
 
 
 @pytest.mark.slow
-def test_a_type_checker_finds_what_is_wrong_in_a_program_and_nothing_else(tmp_path: Path):
+def test_mypy_finds_exactly_the_marked_errors(tmp_path: Path):
     file = tmp_path / "program.py"
     file.write_text(PROGRAM)
     command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", f"--cache-dir={tmp_path}", str(file)]

@@ -87,17 +87,17 @@ class Console:
         return found
 
     def _listen(self) -> None:
-        self.window.on("console", self._take_message)
+        self.window.on("console", self._check_message)
         self.window.on("pageerror", lambda error: self.wrong.append(str(error)))
-        self.window.on("request", self._take_request)
+        self.window.on("request", self._check_request)
 
-    def _take_message(self, message: ConsoleMessage) -> None:
+    def _check_message(self, message: ConsoleMessage) -> None:
         if self.sees_failures and message.text.startswith("Failed to load resource"):
             return  # the browser logs each answer that is an error, or none
         if message.type in ("error", "warning"):
             self.wrong.append(message.text)
 
-    def _take_request(self, request: Request) -> None:
+    def _check_request(self, request: Request) -> None:
         if not request.url.startswith((self.served.origin, "data:", "about:")):
             self.elsewhere.append(request.url)
 

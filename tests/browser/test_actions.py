@@ -38,7 +38,7 @@ def got(page: Page, id: str) -> Observation:
     return found
 
 
-def test_every_action(console: Console, bus: Bus) -> None:
+def test_every_action_reaches_the_bus(console: Console, bus: Bus) -> None:
     """Claim, renew, link, release, review, reopen, resolve, archive: each one reaches the bus, and shows."""
     page = bus.page("act:all")
     id = page.add("risk_alert", "to be acted on").id
@@ -65,7 +65,7 @@ def test_every_action(console: Console, bus: Bus) -> None:
     expect(detail.get_by_role("button", name="Resolve")).to_be_hidden()
 
 
-def test_someone_was_faster(console: Console, bus: Bus) -> None:
+def test_a_concurrent_change_is_shown_before_resolving(console: Console, bus: Bus) -> None:
     """A change of someone else is shown, and one can go on with the new version."""
     page = bus.page("act:faster")
     id = page.add("risk_alert", "two look at it").id
@@ -84,7 +84,7 @@ def test_someone_was_faster(console: Console, bus: Bus) -> None:
     assert got(page, id).status == "resolved"
 
 
-def test_claim_of_someone_else(console: Console, bus: Bus) -> None:
+def test_resolving_an_observation_claimed_by_another_is_refused(console: Console, bus: Bus) -> None:
     """While someone else holds it, resolving is refused, saying who."""
     page = bus.page("act:claimed")
     id = page.add("risk_alert", "held").id
@@ -100,7 +100,7 @@ def test_claim_of_someone_else(console: Console, bus: Bus) -> None:
     assert got(page, id).status == "active"
 
 
-def test_refuting_shows_what_rests_on_it(console: Console, bus: Bus) -> None:
+def test_the_refute_dialog_shows_dependents(console: Console, bus: Bus) -> None:
     """Before it is refuted, one sees what rests on it, who saw it, and what they did."""
     page = bus.page("act:refute")
     ground = page.add("observation", "it rained")
@@ -122,7 +122,7 @@ def test_refuting_shows_what_rests_on_it(console: Console, bus: Bus) -> None:
     assert got(page, ground.id).reason_code == "refuted"
 
 
-def test_only_what_the_token_may_is_offered(open_console: Opened, served: Served, bus: Bus, tmp_path: Path) -> None:
+def test_a_read_token_is_offered_no_actions(open_console: Opened, served: Served, bus: Bus, tmp_path: Path) -> None:
     """Who may only read sees no form; one signs in with a token, and keys do nothing that it may not."""
     tokens = tmp_path / "tokens.yaml"
     secret = McpTokens(tokens).add("looks", McpIdentity.of("looks"), scopes=["read"])
@@ -142,7 +142,7 @@ def test_only_what_the_token_may_is_offered(open_console: Opened, served: Served
         expect(window.get_by_role("dialog")).to_be_hidden()
 
 
-def test_fields_that_are_wrong_say_so(console: Console, bus: Bus) -> None:
+def test_a_refused_addition_names_the_wrong_field(console: Console, bus: Bus) -> None:
     """A refused addition keeps what was typed, and says what is wrong with which field."""
     console.sees_failures = True
     window = console.open("#/now?page=act:wrong")
@@ -158,7 +158,7 @@ def test_fields_that_are_wrong_say_so(console: Console, bus: Bus) -> None:
     assert len(bus.page("act:wrong").list()) == 1
 
 
-def test_two_windows_and_a_daemon(console: Console, bus: Bus) -> None:
+def test_two_windows_and_a_daemon_converge(console: Console, bus: Bus) -> None:
     """Two windows and a daemon write at once; both windows end with what the bus has."""
     page = bus.page("act:busy")
     ids = [page.add("observation", f"item {number}").id for number in range(12)]

@@ -14,7 +14,7 @@ from tests.waiting import eventually
 
 
 @pytest.mark.slow
-def test_log_follows_pauses_and_expands(console: Console, bus: Bus) -> None:
+def test_the_log_follows_pauses_and_expands(console: Console, bus: Bus) -> None:
     """Events appear at the top; paused ones wait, and none is lost; a row expands to its JSON."""
     page = bus.page("log:live")
     page.add("observation", "before")
@@ -36,7 +36,7 @@ def test_log_follows_pauses_and_expands(console: Console, bus: Bus) -> None:
 
 
 @pytest.mark.browser
-def test_every_event_says_what_happened(console: Console, bus: Bus) -> None:
+def test_each_kind_of_event_has_a_line_of_its_own(console: Console, bus: Bus) -> None:
     """Each kind of event has a line of its own, and an id in a reason is a short one."""
     session = bus.notepad("log:said")
     session.write("# Plan")
@@ -69,7 +69,7 @@ def test_every_event_says_what_happened(console: Console, bus: Bus) -> None:
     )
 
 
-def test_a_long_log_says_that_there_is_more(console: Console, served: Served) -> None:
+def test_a_long_log_says_how_much_is_loaded(console: Console, served: Served) -> None:
     """The count is of what is loaded, and says so."""
     rows = [NewObservation(type="observation", content=f"row {each}") for each in range(501)]
     with Bus.connect(served.url, source="daemon", max_observations=1000) as bus:

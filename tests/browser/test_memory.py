@@ -26,7 +26,7 @@ def remember(bus: Bus, session: str, page: str = "main") -> str:
 
 
 @pytest.mark.browser
-def test_notes_are_found_corrected_and_deleted(console: Console, bus: Bus) -> None:
+def test_notes_are_searched_corrected_and_deleted(console: Console, bus: Bus) -> None:
     """A note is searched, changed and deleted; a change of somebody else in between is refused, and says so."""
     remember(bus, "memory-notes", "memory:notes")
     notes = bus.notes("memory-notes")
@@ -72,7 +72,7 @@ def test_notepad_versions_are_compared_and_restored(console: Console, bus: Bus) 
 
 
 @pytest.mark.browser
-def test_todo_tasks_and_sessions(console: Console, bus: Bus) -> None:
+def test_todo_items_change_and_a_session_ends(console: Console, bus: Bus) -> None:
     """An item gets another status and goes; a task shows what it came to; the tree has the child; a session ends."""
     child = remember(bus, "memory-todo", "memory:todo")
     window = console.open("#/memory?session=memory-todo&tab=todo")
@@ -92,7 +92,7 @@ def test_todo_tasks_and_sessions(console: Console, bus: Bus) -> None:
 
 
 @pytest.mark.browser
-def test_context_says_where_each_line_comes_from(console: Console, bus: Bus) -> None:
+def test_context_lines_link_to_their_sources(console: Console, bus: Bus) -> None:
     """Its text is that of `assemble`; a small budget leaves things out; a line leads to its story."""
     remember(bus, "memory-context", "memory:context")
     window = console.open("#/memory?page=memory:context&session=memory-context&tab=context")
@@ -109,7 +109,7 @@ def test_context_says_where_each_line_comes_from(console: Console, bus: Bus) -> 
 
 
 @pytest.mark.browser
-def test_memory_of_the_past(console: Console, bus: Bus) -> None:
+def test_past_memory_is_shown_read_only(console: Console, bus: Bus) -> None:
     """At a moment the notes are those of then, and nothing can be written."""
     remember(bus, "memory-past", "memory:past")
     first = bus.notes("memory-past").history()[0].position
@@ -123,7 +123,7 @@ def test_memory_of_the_past(console: Console, bus: Bus) -> None:
 
 
 @pytest.mark.browser
-def test_nobody_else_is_shown_a_scratchpad(console: Console, bus: Bus) -> None:
+def test_a_scratchpad_is_hidden_from_others(console: Console, bus: Bus) -> None:
     """A person sees that an agent has one, not what is in it."""
     with Bus.connect(console.served.url, source="quiet-agent", kind="subagent") as agent:
         agent.scratchpad("quiet-agent").write("a secret of mine")
@@ -135,7 +135,7 @@ def test_nobody_else_is_shown_a_scratchpad(console: Console, bus: Bus) -> None:
 @pytest.mark.browser
 @pytest.mark.parametrize("width", [360, 1280])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_in_memory(open_console: Opened, served: Served, bus: Bus, scheme: str, width: int) -> None:
+def test_memory_passes_axe(open_console: Opened, served: Served, bus: Bus, scheme: str, width: int) -> None:
     """Every part of a session, and the form that corrects a note."""
     session = f"memory-axe-{scheme}-{width}"
     remember(bus, session, "memory:axe")
@@ -166,7 +166,7 @@ def test_axe_finds_nothing_in_memory(open_console: Opened, served: Served, bus: 
 
 
 @pytest.mark.slow
-def test_conversation_and_files(console: Console, bus: Bus) -> None:
+def test_a_summary_expands_and_a_text_file_opens(console: Console, bus: Bus) -> None:
     """A summary opens to what it replaced, at the moment shown; a file that is text can be read, another not."""
     turns = bus.turns("memory-turns")
     turns.append("user", "Why does the payment fail?", tokens=6)

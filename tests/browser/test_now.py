@@ -12,7 +12,7 @@ from tests.browser.conftest import Console, Opened
 from tests.browser.serving import Served
 
 
-def test_a_new_observation_appears_by_itself(console: Console, bus: Bus) -> None:
+def test_changes_appear_without_a_reload(console: Console, bus: Bus) -> None:
     """What another client adds, changes and resolves shows without a reload."""
     page = bus.page("now:live")
     window = console.open("#/now?page=now:live")
@@ -29,7 +29,7 @@ def test_a_new_observation_appears_by_itself(console: Console, bus: Bus) -> None
     expect(window.get_by_text("the low one, changed")).to_be_hidden()
 
 
-def test_closed_observations_are_one_click_away(console: Console, bus: Bus) -> None:
+def test_a_checkbox_shows_closed_observations(console: Console, bus: Bus) -> None:
     """The box shows what is resolved too, and says so in the filter; without it only what is open is there."""
     page = bus.page("now:closed")
     page.add("observation", "open")
@@ -43,7 +43,7 @@ def test_closed_observations_are_one_click_away(console: Console, bus: Bus) -> N
     console.expect_rows("open")
 
 
-def test_what_was_seen_has_room_beside_a_selected_one(console: Console, bus: Bus) -> None:
+def test_content_keeps_a_third_of_the_list_at_every_width(console: Console, bus: Bus) -> None:
     """A third of the list is for the content, whatever else has a column; the panel links the ids of a reason."""
     page = bus.page("now:room")
     ground = page.add("observation", "Card 4242 was used in Lagos at 14:09")
@@ -65,7 +65,7 @@ def test_what_was_seen_has_room_beside_a_selected_one(console: Console, bus: Bus
     )
 
 
-def test_filter_is_in_the_address(console: Console, bus: Bus) -> None:
+def test_the_filter_is_in_the_address(console: Console, bus: Bus) -> None:
     """Typing filters at once; the address that it makes shows the same rows elsewhere."""
     page = bus.page("now:filter")
     page.add("risk_alert", "one", tags=["card"])
@@ -85,7 +85,7 @@ def test_filter_is_in_the_address(console: Console, bus: Bus) -> None:
     expect(other.get_by_role("combobox", name="Filter")).to_have_value("tag:card thr")
 
 
-def test_resolving_and_adding(console: Console, bus: Bus) -> None:
+def test_observations_are_resolved_and_added_in_forms(console: Console, bus: Bus) -> None:
     """A person acts by keys and forms, and the bus has it."""
     page = bus.page("now:act")
     added = page.add("risk_alert", "look at this")
@@ -109,7 +109,7 @@ def test_resolving_and_adding(console: Console, bus: Bus) -> None:
     assert (made.content, made.tags) == ("wait for the deploy", ["deploy", "eu"])
 
 
-def test_closing_the_last_observation_once_it_has_left(console: Console, bus: Bus) -> None:
+def test_closing_the_removed_last_observation_is_no_error(console: Console, bus: Bus) -> None:
     """When the only row leaves while it is selected, closing it is no error, though no row can have the focus."""
     page = bus.page("now:last")
     id = page.add("observation", "the only one").id
@@ -123,7 +123,7 @@ def test_closing_the_last_observation_once_it_has_left(console: Console, bus: Bu
 
 
 @pytest.mark.browser
-def test_a_type_is_picked_and_dropped_by_its_button(console: Console, bus: Bus) -> None:
+def test_a_type_button_toggles_its_filter(console: Console, bus: Bus) -> None:
     """A button takes the place of a term that excludes its type, and leaves terms that only begin alike."""
     page = bus.page("now:chips")
     page.add("observation", "one")
@@ -145,7 +145,7 @@ def test_a_type_is_picked_and_dropped_by_its_button(console: Console, bus: Bus) 
 
 
 @pytest.mark.browser
-def test_no_page_is_shown_with_the_rows_of_another(open_console: Opened, served: Served, bus: Bus) -> None:
+def test_a_page_that_fails_to_load_shows_no_rows_of_another(open_console: Opened, served: Served, bus: Bus) -> None:
     """When a page cannot be loaded, its place is empty, though another one was there before."""
     bus.page("now:mine").add("observation", "mine")
     console = open_console(served, sees_failures=True)
@@ -158,7 +158,7 @@ def test_no_page_is_shown_with_the_rows_of_another(open_console: Opened, served:
 
 
 @pytest.mark.browser
-def test_a_page_that_nobody_wrote_to_says_so(console: Console, bus: Bus) -> None:
+def test_an_unknown_page_offers_to_choose_another(console: Console, bus: Bus) -> None:
     """A mistyped name in a link is told from a page whose observations are all closed."""
     bus.page("now:typed").add("observation", "there")
     window = console.open("#/now?page=now:tpyed")
@@ -169,7 +169,7 @@ def test_a_page_that_nobody_wrote_to_says_so(console: Console, bus: Bus) -> None
 
 
 @pytest.mark.browser
-def test_what_belongs_to_the_writing_is_no_sign(console: Console, bus: Bus) -> None:
+def test_joiners_that_belong_to_a_script_are_not_marked(console: Console, bus: Bus) -> None:
     """Joined emoji, Persian and Devanagari are as they were written; what hides or reorders text is a sign."""
     written = (
         "\U0001f469\u200d\U0001f469\u200d\U0001f467",
@@ -188,7 +188,7 @@ def test_what_belongs_to_the_writing_is_no_sign(console: Console, bus: Bus) -> N
 
 
 @pytest.mark.browser
-def test_text_from_right_to_left_is_cut_at_its_end(console: Console, bus: Bus) -> None:
+def test_right_to_left_text_begins_at_the_right(console: Console, bus: Bus) -> None:
     """A long Arabic text begins at the right of its cell, and its panel is from right to left too."""
     bus.page("now:rtl").add("observation", "\u0645\u0631\u062d\u0628\u0627 " * 60)
     window = console.open("#/now?page=now:rtl")
@@ -199,7 +199,7 @@ def test_text_from_right_to_left_is_cut_at_its_end(console: Console, bus: Bus) -
 
 
 @pytest.mark.browser
-def test_a_long_content_leaves_the_actions_in_sight(console: Console, bus: Bus) -> None:
+def test_long_content_keeps_the_actions_in_view(console: Console, bus: Bus) -> None:
     """Panel and story show the beginning of a long content, and the rest on request."""
     id = bus.page("now:long").add("observation", "word " * 790 + "the end").id
     for view in ("now", "story"):
@@ -216,7 +216,7 @@ def test_a_long_content_leaves_the_actions_in_sight(console: Console, bus: Bus) 
 
 
 @pytest.mark.browser
-def test_a_short_content_leaves_room_for_the_type(console: Console, bus: Bus) -> None:
+def test_a_badge_beside_short_content_shows_the_whole_type(console: Console, bus: Bus) -> None:
     """The badge in a form shows all of its type when there is room."""
     id = bus.page("now:badge").add("pending_confirmation", "ok?").id
     window = console.open(f"#/now?page=now:badge&selected={id}")

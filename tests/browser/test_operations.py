@@ -15,7 +15,7 @@ from tests.browser.serving import Served, serve
 from tests.browser.test_shell import violations
 
 
-def set_aside(bus: Bus, name: str, many: int) -> None:
+def make_dead_letters(bus: Bus, name: str, many: int) -> None:
     """Have a subscription fail on some events until they are dead letters, and handle one more."""
     start = bus.position()
     page = bus.page(f"operations:{name}")
@@ -32,7 +32,7 @@ def set_aside(bus: Bus, name: str, many: int) -> None:
 @pytest.mark.slow
 def test_dead_letters_are_retried_and_dropped(console: Console, bus: Bus) -> None:
     """One goes back to its subscription, another one is dropped; the subscription's own count follows."""
-    set_aside(bus, "mail", 3)
+    make_dead_letters(bus, "mail", 3)
     window = console.open("#/operations")
     letters = window.locator(".letters", has_text="mail")
     expect(letters.locator("tbody tr")).to_have_count(3)
@@ -49,7 +49,7 @@ def test_dead_letters_are_retried_and_dropped(console: Console, bus: Bus) -> Non
 
 
 @pytest.fixture
-def alone(tmp_path: Path) -> Iterator[Served]:
+def own_server(tmp_path: Path) -> Iterator[Served]:
     """A server and a bus that nobody else uses."""
     with serve(f"embedded://{tmp_path}") as running:
         yield running
@@ -57,10 +57,10 @@ def alone(tmp_path: Path) -> Iterator[Served]:
 
 
 @pytest.mark.browser
-def test_types_are_checked_at_their_line_and_published(alone: Served, open_console: Opened) -> None:
+def test_type_errors_name_their_line_and_valid_types_publish(own_server: Served, open_console: Opened) -> None:
     """A mistake is named at its line; what is right is published, and daemons and the console know it at once."""
-    with Bus.connect(alone.url, source="daemon") as bus:
-        window = open_console(alone).open("#/operations")
+    with Bus.connect(own_server.url, source="daemon") as bus:
+        window = open_console(own_server).open("#/operations")
         window.get_by_role("button", name="Edit the types").click()
         editor = window.get_by_label("The types as YAML")
         text = (
@@ -80,12 +80,12 @@ def test_types_are_checked_at_their_line_and_published(alone: Served, open_conso
 
 
 @pytest.mark.browser
-def test_verify_says_what_it_compared(alone: Served, open_console: Opened) -> None:
+def test_verify_shows_what_it_compared(own_server: Served, open_console: Opened) -> None:
     """Everything is compared, and what came of it is said."""
-    with Bus.connect(alone.url, source="daemon") as bus:
+    with Bus.connect(own_server.url, source="daemon") as bus:
         for number in range(30):
             bus.page("main").add("observation", f"number {number}")
-    window = open_console(alone).open("#/operations")
+    window = open_console(own_server).open("#/operations")
     window.get_by_role("button", name="Verify").click()
     expect(window.get_by_text("All is as it should be.")).to_be_visible()
     expect(window.locator(".panel", has_text="All is as it should be.")).to_contain_text("30 events, ")
@@ -94,7 +94,7 @@ def test_verify_says_what_it_compared(alone: Served, open_console: Opened) -> No
 @pytest.mark.browser
 def test_a_subscription_is_deleted(console: Console, bus: Bus) -> None:
     """Its place in the log goes, after a question."""
-    set_aside(bus, "to-be-deleted", 1)
+    make_dead_letters(bus, "to-be-deleted", 1)
     window = console.open("#/operations")
     window.get_by_role("button", name="Delete the subscription to-be-deleted").click()
     expect(window.get_by_role("dialog")).to_contain_text("so is its dead letter")
@@ -106,11 +106,9 @@ def test_a_subscription_is_deleted(console: Console, bus: Bus) -> None:
 @pytest.mark.browser
 @pytest.mark.parametrize("width", [360, 1280])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_in_operations(
-    open_console: Opened, served: Served, bus: Bus, scheme: str, width: int
-) -> None:
+def test_operations_pass_axe(open_console: Opened, served: Served, bus: Bus, scheme: str, width: int) -> None:
     """With dead letters and the editor open; at 360 px only tables and code scroll sideways."""
-    set_aside(bus, f"axe-{scheme}-{width}", 1)
+    make_dead_letters(bus, f"axe-{scheme}-{width}", 1)
     window = open_console(served, scheme=scheme, width=width).open("#/operations")
     expect(window.locator(".letters").first).to_be_visible()
     window.get_by_role("button", name="Edit the types").click()

@@ -53,7 +53,9 @@ def play(bus: Bus, name: str) -> str:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_pictures(open_console: Opened, served: Served, bus: Bus, pictures: Path, scheme: str) -> None:
+def test_every_view_is_photographed_at_three_widths(
+    open_console: Opened, served: Served, bus: Bus, pictures: Path, scheme: str
+) -> None:
     """Every view of the shell, at three widths."""
     name = {"light": "user:42", "dark": "user:43"}[scheme]
     id = play(bus, name)

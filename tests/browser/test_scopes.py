@@ -82,7 +82,7 @@ def test_facts_are_filtered_explained_and_retracted(console: Console, bus: Bus) 
 
 
 @pytest.mark.browser
-def test_facts_of_the_past(console: Console, bus: Bus) -> None:
+def test_past_facts_are_shown_read_only(console: Console, bus: Bus) -> None:
     """At a moment the facts are those that were known, with the times that followed; nothing is written."""
     old = know(bus, "facts-past", console.served.url)
     first = bus.facts("facts-past").why(old).events[0].position
@@ -97,7 +97,7 @@ def test_facts_of_the_past(console: Console, bus: Bus) -> None:
 
 
 @pytest.mark.browser
-def test_neighbours_are_a_graph(console: Console, bus: Bus) -> None:
+def test_neighbours_are_shown_as_a_graph(console: Console, bus: Bus) -> None:
     """A node leads on to what is around it; more facts away there are more; a fact asserted here comes by itself."""
     know(bus, "facts-graph", console.served.url)
     fact = bus.facts("facts-graph").query("Heron", "uses")[0]
@@ -154,7 +154,7 @@ def test_preferences_are_added_edited_and_forgotten(console: Console, bus: Bus) 
 
 
 @pytest.mark.browser
-def test_recall_says_why(console: Console, bus: Bus) -> None:
+def test_recall_results_show_their_reasons(console: Console, bus: Bus) -> None:
     """Results come from the places that are chosen, each with its reasons, and lead to where they are."""
     know(bus, "asked", console.served.url)
     bus.notes("asked-s").add("The database moved to Postgres 17")
@@ -175,7 +175,7 @@ def test_recall_says_why(console: Console, bus: Bus) -> None:
 @pytest.mark.browser
 @pytest.mark.parametrize("width", [360, 1280])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_in_a_scope(open_console: Opened, served: Served, bus: Bus, scheme: str, width: int) -> None:
+def test_a_scope_passes_axe(open_console: Opened, served: Served, bus: Bus, scheme: str, width: int) -> None:
     """Every part of a scope, a fact, and an empty scope; at 360 px the page does not scroll sideways."""
     scope = f"axe-{scheme}-{width}"
     old = know(bus, scope, served.url)

@@ -115,7 +115,7 @@ VIEWS = [
 
 
 @pytest.mark.browser
-def test_pictures_of_the_guide(told: Served, open_console: Opened, tmp_path: Path) -> None:
+def test_the_guide_has_a_screenshot_of_each_view(told: Served, open_console: Opened, tmp_path: Path) -> None:
     """One of each view, the first also in the dark; with PICTURES=docs they go into the guide."""
     into = DOCS if os.environ.get("PICTURES") == "docs" else tmp_path / "pictures"
     into.mkdir(parents=True, exist_ok=True)

@@ -47,7 +47,7 @@ def fill(bus: Bus, name: str) -> str:
     return rich.id
 
 
-def look_at_everything(console: Console, name: str, id: str) -> list[str]:
+def check_every_view(console: Console, name: str, id: str) -> list[str]:
     """Open each view, dialog and menu, and return all that axe finds."""
     found: list[str] = []
 
@@ -80,7 +80,7 @@ def look_at_everything(console: Console, name: str, id: str) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_on_the_page(open_console: Opened, served: Served, bus: Bus, scheme: str) -> None:
+def test_the_page_passes_axe(open_console: Opened, served: Served, bus: Bus, scheme: str) -> None:
     """The page with an observation selected has no violation."""
     id = fill(bus, f"shell:axe-{scheme}")
     console = open_console(served, scheme=scheme)
@@ -93,11 +93,13 @@ def test_axe_finds_nothing_on_the_page(open_console: Opened, served: Served, bus
 @pytest.mark.browser
 @pytest.mark.parametrize("width", [360, 1280])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_anywhere(open_console: Opened, served: Served, bus: Bus, scheme: str, width: int) -> None:
+def test_every_view_and_dialog_passes_axe(
+    open_console: Opened, served: Served, bus: Bus, scheme: str, width: int
+) -> None:
     """Every view, dialog and menu of the shell, in both colours, wide and narrow."""
     id = fill(bus, f"shell:all-{scheme}-{width}")
     console = open_console(served, scheme=scheme, width=width)
-    assert look_at_everything(console, f"shell:all-{scheme}-{width}", id) == []
+    assert check_every_view(console, f"shell:all-{scheme}-{width}", id) == []
 
 
 @pytest.fixture
@@ -109,7 +111,7 @@ def engine() -> Iterator[Server]:
 
 
 @pytest.mark.browser
-def test_engine_killed_and_back(open_console: Opened, engine: Server) -> None:
+def test_the_page_recovers_when_the_engine_restarts(open_console: Opened, engine: Server) -> None:
     """A banner says that the engine is away; when it is back, the page goes on by itself, with nothing missed."""
     with serve(engine.url) as served, Bus.connect(engine.url, source="daemon") as bus:
         page = bus.page("main")
@@ -129,7 +131,7 @@ def test_engine_killed_and_back(open_console: Opened, engine: Server) -> None:
 
 
 @pytest.mark.browser
-def test_server_away_and_back(open_console: Opened, engine: Server) -> None:
+def test_a_restarted_server_asks_to_sign_in_again(open_console: Opened, engine: Server) -> None:
     """A banner says that the server is away; a new one on its port has another key, so one signs in again."""
     with serve(engine.url) as served:
         console = open_console(served, sees_failures=True)
@@ -149,7 +151,7 @@ def test_server_away_and_back(open_console: Opened, engine: Server) -> None:
 
 
 @pytest.mark.browser
-def test_flushed_engine_shows_what_there_is_now(open_console: Opened, engine: Server) -> None:
+def test_the_page_reloads_after_a_flush(open_console: Opened, engine: Server) -> None:
     """A log that is not the one read so far makes the console load everything again, and follow the new one."""
     with serve(engine.url) as served:
         with Bus.connect(engine.url, source="daemon") as bus:
@@ -167,7 +169,7 @@ def test_flushed_engine_shows_what_there_is_now(open_console: Opened, engine: Se
 
 
 @pytest.mark.browser
-def test_who_is_not_signed_in_is_told_so_once(open_console: Opened, served: Served, tmp_path: Path) -> None:
+def test_a_missing_sign_in_is_reported_once(open_console: Opened, served: Served, tmp_path: Path) -> None:
     """The banner says what to do; the parts of a view that could not be loaded do not say it again."""
     McpTokens(tmp_path / "tokens.yaml").add("other", McpIdentity.of("other"), scopes=["read"])
     with serve(served.url, tokens=tmp_path / "tokens.yaml") as strict:
@@ -181,7 +183,7 @@ def test_who_is_not_signed_in_is_told_so_once(open_console: Opened, served: Serv
 
 
 @pytest.mark.browser
-def test_revoked_token_is_signed_out(open_console: Opened, served: Served, tmp_path: Path) -> None:
+def test_a_revoked_token_is_signed_out(open_console: Opened, served: Served, tmp_path: Path) -> None:
     """A token that is revoked ends the stream, and the console asks for another one."""
     tokens = McpTokens(tmp_path / "tokens.yaml")
     secret = tokens.add("leaves", McpIdentity.of("leaves"), scopes=["read"])
@@ -198,7 +200,7 @@ def test_revoked_token_is_signed_out(open_console: Opened, served: Served, tmp_p
         expect(window.get_by_text("You are not signed in.")).to_be_visible(timeout=30_000)
 
 
-def test_keyboard_alone_is_enough(console: Console, bus: Bus) -> None:
+def test_the_keyboard_alone_is_enough(console: Console, bus: Bus) -> None:
     """Without a pointer: find a row, select it, resolve it, and close what was opened."""
     page = bus.page("shell:keys")
     added = page.add("risk_alert", "needs someone")
@@ -222,7 +224,7 @@ def test_keyboard_alone_is_enough(console: Console, bus: Bus) -> None:
 
 
 @pytest.mark.browser
-def test_focus_returns_to_where_a_dialog_was_opened(console: Console, bus: Bus) -> None:
+def test_closing_a_dialog_returns_the_focus(console: Console, bus: Bus) -> None:
     """A button and a row have the focus again when the dialog that they opened is closed."""
     bus.page("shell:focus").add("observation", "there")
     window = console.open("#/now?page=shell:focus")
@@ -237,7 +239,7 @@ def test_focus_returns_to_where_a_dialog_was_opened(console: Console, bus: Bus) 
 
 
 @pytest.mark.browser
-def test_resolving_row_by_row(console: Console, bus: Bus) -> None:
+def test_focus_moves_to_the_next_row_when_one_leaves(console: Console, bus: Bus) -> None:
     """When the row that has the focus leaves, the one that takes its place has it; the last one passes it back."""
     page = bus.page("shell:triage")
     for content in ("fourth", "third", "second", "first"):
@@ -258,7 +260,7 @@ def test_resolving_row_by_row(console: Console, bus: Bus) -> None:
 
 
 @pytest.mark.browser
-def test_the_key_for_the_next_row_moves_the_focus_however_fast_it_comes(console: Console, bus: Bus) -> None:
+def test_a_fast_next_row_key_moves_the_focus(console: Console, bus: Bus) -> None:
     """Also between a row's becoming the active one and the next picture."""
     for content in ("second", "first"):
         bus.page("shell:fast").add("observation", content)
@@ -273,7 +275,7 @@ def test_the_key_for_the_next_row_moves_the_focus_however_fast_it_comes(console:
 
 
 @pytest.mark.browser
-def test_a_row_that_left_while_its_dialog_was_open_passes_on_the_focus(console: Console, bus: Bus) -> None:
+def test_focus_moves_on_when_a_row_leaves_behind_its_dialog(console: Console, bus: Bus) -> None:
     """The row that took its place has it when the dialog is closed."""
     page = bus.page("shell:leaving")
     ids = [page.add("observation", content).id for content in ("third", "second", "first")]
@@ -290,7 +292,7 @@ def test_a_row_that_left_while_its_dialog_was_open_passes_on_the_focus(console: 
 
 
 @pytest.mark.browser
-def test_focus_goes_round_without_a_trap(console: Console, bus: Bus) -> None:
+def test_tab_reaches_every_part_and_wraps_around(console: Console, bus: Bus) -> None:
     """Tab reaches every part of the page and comes round."""
     fill(bus, "shell:tab")
     window = console.open("#/now?page=shell:tab")
@@ -304,7 +306,7 @@ def test_focus_goes_round_without_a_trap(console: Console, bus: Bus) -> None:
 
 
 @pytest.mark.browser
-def test_narrow_window_does_not_scroll_sideways(open_console: Opened, served: Served, bus: Bus) -> None:
+def test_a_narrow_window_does_not_scroll_sideways(open_console: Opened, served: Served, bus: Bus) -> None:
     """At 360 px all is reachable, and nothing is wider than the window."""
     id = fill(bus, "shell:narrow")
     console = open_console(served, width=360, height=740)
@@ -325,7 +327,7 @@ def test_narrow_window_does_not_scroll_sideways(open_console: Opened, served: Se
 
 
 @pytest.mark.browser
-def test_all_views_are_in_reach_at_every_width(open_console: Opened, served: Served, bus: Bus) -> None:
+def test_every_view_link_is_visible_at_every_width(open_console: Opened, served: Served, bus: Bus) -> None:
     """No view is cut off, however long the name of the page is."""
     bus.page("shell:a-page-with-a-long-name").add("observation", "there")
     window = open_console(served, width=1400).open("#/now?page=shell:a-page-with-a-long-name")
@@ -338,7 +340,7 @@ def test_all_views_are_in_reach_at_every_width(open_console: Opened, served: Ser
 
 
 @pytest.mark.browser
-def test_no_view_changes_how_another_looks(console: Console, bus: Bus) -> None:
+def test_views_do_not_change_each_others_styles(console: Console, bus: Bus) -> None:
     """A view looks the same when it is opened first, and when all others were there before it."""
     id = fill(bus, "shell:styles")
     bus.notes("shell-styles").add("a note")
@@ -384,7 +386,9 @@ def test_a_mangled_address_shows_the_page(console: Console, bus: Bus, address: s
 
 @pytest.mark.browser
 @pytest.mark.parametrize("view", ["now", "log"])
-def test_a_moment_that_is_none_leads_back_to_live(open_console: Opened, served: Served, bus: Bus, view: str) -> None:
+def test_an_invalid_moment_offers_the_way_back_to_live(
+    open_console: Opened, served: Served, bus: Bus, view: str
+) -> None:
     """What cannot be read says why, with the moment as the address has it, and how to leave it."""
     bus.page("main").add("observation", "there")
     window = open_console(served, sees_failures=True).open(f"#/{view}?at=noon")
@@ -395,7 +399,7 @@ def test_a_moment_that_is_none_leads_back_to_live(open_console: Opened, served: 
 
 
 @pytest.mark.browser
-def test_a_wrong_token_is_told_in_a_narrow_window(open_console: Opened, served: Served, tmp_path: Path) -> None:
+def test_a_wrong_token_error_fits_a_narrow_window(open_console: Opened, served: Served, tmp_path: Path) -> None:
     """The banner says what is wrong with it, and not how a program sends one; all of it can be read."""
     McpTokens(tmp_path / "tokens.yaml").add("right", McpIdentity.of("right"), scopes=["read"])
     with serve(served.url, tokens=tmp_path / "tokens.yaml") as strict:
@@ -408,7 +412,7 @@ def test_a_wrong_token_is_told_in_a_narrow_window(open_console: Opened, served: 
 
 
 @pytest.mark.browser
-def test_a_bus_without_events_has_no_times(open_console: Opened, tmp_path: Path) -> None:
+def test_the_time_bar_of_an_empty_bus_has_no_times(open_console: Opened, tmp_path: Path) -> None:
     """The bar of a new bus says that there is nothing yet, and no time of 1970."""
     with serve(f"embedded://{tmp_path}") as new:
         window = open_console(new, sees_failures=True).open("#/now")
@@ -416,7 +420,7 @@ def test_a_bus_without_events_has_no_times(open_console: Opened, tmp_path: Path)
     stop_engine(tmp_path)
 
 
-def test_modules_are_preloaded() -> None:
+def test_every_module_of_the_first_paint_is_preloaded() -> None:
     """The page names every module of the first paint, so that none is found only when another has been read."""
     found: set[Path] = set()
     waiting = [CONSOLE / "app.js"]
@@ -447,7 +451,7 @@ def test_first_paint_of_a_new_server_is_quick(open_console: Opened, tmp_path: Pa
 
 @pytest.mark.alone
 @pytest.mark.browser
-def test_first_paint_takes_little(console: Console, bus: Bus) -> None:
+def test_first_paint_sends_less_than_200_kb(console: Console, bus: Bus) -> None:
     """At most 200 kB are sent until the page is there, the time bar included; a start without a cache is quick."""
     bus.page("shell:paint").add("observation", "there")
     client = console.window.context.new_cdp_session(console.window)
@@ -467,7 +471,7 @@ def test_first_paint_takes_little(console: Console, bus: Bus) -> None:
 
 
 @pytest.mark.browser
-def test_a_hidden_window_marks_what_changed(open_console: Opened, served: Served, bus: Bus) -> None:
+def test_changes_behind_a_hidden_window_are_marked(open_console: Opened, served: Served, bus: Bus) -> None:
     """What is new, changed or gone since the window was out of sight is marked, until one has seen it."""
     page = bus.page("shell:away")
     gone, changed = page.add("observation", "goes"), page.add("observation", "changes")

@@ -49,7 +49,7 @@ def node(window: Window, content: str) -> str:
 
 
 @pytest.mark.slow
-def test_story_tells_all_that_happened_and_why(console: Console, bus: Bus) -> None:
+def test_a_story_shows_events_evidence_and_readers(console: Console, bus: Bus) -> None:
     """Events with what each changed, evidence, who read it and what they did next, what was pulled back."""
     case = tell(bus, "story:whole")
     window = console.open(f"#/story?page=story:whole&selected={case.alert}")
@@ -73,7 +73,7 @@ def test_story_tells_all_that_happened_and_why(console: Console, bus: Bus) -> No
 
 
 @pytest.mark.slow
-def test_story_shows_what_was_true_then(console: Console, bus: Bus) -> None:
+def test_a_past_story_hides_later_events(console: Console, bus: Bus) -> None:
     """In the past, later events and observations are not there; live, new ones come by themselves."""
     case = tell(bus, "story:past")
     page = bus.page("story:past")
@@ -92,7 +92,7 @@ def test_story_shows_what_was_true_then(console: Console, bus: Bus) -> None:
 
 
 @pytest.mark.browser
-def test_graph_by_keyboard(console: Console, bus: Bus) -> None:
+def test_the_graph_works_by_keyboard(console: Console, bus: Bus) -> None:
     """Each node has the focus in turn and is brought into sight; Enter opens its story; keys zoom."""
     page = bus.page("story:keys")
     ids = [page.add("observation", "step 0").id]
@@ -120,7 +120,7 @@ def test_graph_by_keyboard(console: Console, bus: Bus) -> None:
 
 
 @pytest.mark.browser
-def test_story_of_what_was_cleared(console: Console, bus: Bus) -> None:
+def test_a_cleared_observation_keeps_its_story(console: Console, bus: Bus) -> None:
     """The history of an observation outlives the page."""
     page = bus.page("story:cleared")
     added = page.add("observation", "over and gone")
@@ -134,7 +134,7 @@ def test_story_of_what_was_cleared(console: Console, bus: Bus) -> None:
 @pytest.mark.browser
 @pytest.mark.parametrize("width", [360, 1280])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_in_a_story(open_console: Opened, served: Served, bus: Bus, scheme: str, width: int) -> None:
+def test_a_story_passes_axe(open_console: Opened, served: Served, bus: Bus, scheme: str, width: int) -> None:
     """With a graph, and while nothing is chosen; at 360 px only the graph scrolls sideways."""
     case = tell(bus, f"story:axe-{scheme}-{width}")
     console = open_console(served, scheme=scheme, width=width)

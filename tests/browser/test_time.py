@@ -109,19 +109,19 @@ def slide(open_console: Opened, served: Served, bus: Bus, name: str, times: int)
     assert moments - {""} <= {str(each.position) for each in happened}
 
 
-def test_slider_shows_the_page_as_it_was(open_console: Opened, served: Served, bus: Bus) -> None:
+def test_the_slider_shows_past_pages(open_console: Opened, served: Served, bus: Bus) -> None:
     """Five random moments; the address has the exact position of an event."""
     slide(open_console, served, bus, "time:five", 5)
 
 
 @pytest.mark.browser
 @pytest.mark.timeout(600)
-def test_slider_shows_the_page_as_it_was_at_200_moments(open_console: Opened, served: Served, bus: Bus) -> None:
+def test_the_slider_shows_200_past_pages(open_console: Opened, served: Served, bus: Bus) -> None:
     """Two hundred random moments."""
     slide(open_console, served, bus, "time:many", 200)
 
 
-def test_ends_of_a_short_bar_differ(console: Console, bus: Bus) -> None:
+def test_the_ends_of_a_short_time_bar_differ(console: Console, bus: Bus) -> None:
     """All that happened within one second still has a beginning and an end."""
     page = bus.page("time:short")
     page.add("observation", "first")
@@ -133,7 +133,7 @@ def test_ends_of_a_short_bar_differ(console: Console, bus: Bus) -> None:
 
 
 @pytest.mark.slow
-def test_stepping_by_keys_and_back_to_live(console: Console, bus: Bus) -> None:
+def test_arrow_keys_step_through_events(console: Console, bus: Bus) -> None:
     """Arrow keys go from event to event; a link shows a colleague the same; `l` is live again."""
     page = bus.page("time:steps")
     first = page.add("observation", "first")
@@ -161,7 +161,7 @@ def test_stepping_by_keys_and_back_to_live(console: Console, bus: Bus) -> None:
 
 
 @pytest.mark.browser
-def test_quick_steps_add_up(console: Console, bus: Bus) -> None:
+def test_quick_key_presses_add_up(console: Console, bus: Bus) -> None:
     """Keys that are pressed while a step is on its way count all the same; after `l`, none of them does."""
     busy_page(bus, "time:quick", 24)
     happened = list(bus.events(pages=["time:quick"]))
@@ -224,7 +224,7 @@ def test_playing_ends_live(console: Console, bus: Bus) -> None:
 
 
 @pytest.mark.browser
-def test_a_time_that_is_none_is_explained(console: Console) -> None:
+def test_an_invalid_time_is_explained(console: Console) -> None:
     """While what one types is no time, the field shows examples of one."""
     window = console.open("#/now")
     field = window.get_by_label("Moment").and_(window.locator("input"))
@@ -235,7 +235,7 @@ def test_a_time_that_is_none_is_explained(console: Console) -> None:
 
 
 @pytest.mark.browser
-def test_typed_time_and_last_change(console: Console, bus: Bus) -> None:
+def test_a_typed_time_and_the_c_key_select_an_event(console: Console, bus: Bus) -> None:
     """A typed time is the last event before it; `c` is the last change of what is selected, then the one before."""
     page = bus.page("time:typed")
     added = page.add("observation", "looked at")

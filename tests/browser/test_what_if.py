@@ -35,7 +35,7 @@ def row(window: Window, content: str) -> str:
 
 
 @pytest.mark.slow
-def test_a_source_switched_off_takes_what_rested_on_it(console: Console, served: Served) -> None:
+def test_a_silenced_source_takes_its_dependents_along(console: Console, served: Served) -> None:
     """What it said is gone, what rested on that, what that caused; what it refuted is back. Each says why."""
     with Bus.connect(served.url, source="clock") as clock, Bus.connect(served.url, source="desk") as desk:
         page = clock.page("what-if:why")
@@ -64,7 +64,7 @@ def test_a_source_switched_off_takes_what_rested_on_it(console: Console, served:
 
 
 @pytest.mark.browser
-def test_both_sides_are_the_page_as_of_that_moment(console: Console, served: Served) -> None:
+def test_both_sides_match_as_of(console: Console, served: Served) -> None:
     """At random positions, without random sources: the same ids as `page.as_of` has, on either side."""
     chance = random.Random(7)
     names = ["a", "b", "c"]
@@ -120,7 +120,7 @@ def sides(window: Window) -> tuple[set[str], set[str]]:
 @pytest.mark.browser
 @pytest.mark.parametrize("width", [360, 1280])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_in_what_if(open_console: Opened, served: Served, bus: Bus, scheme: str, width: int) -> None:
+def test_what_if_passes_axe(open_console: Opened, served: Served, bus: Bus, scheme: str, width: int) -> None:
     """With differences, and on an empty page."""
     name = f"what-if:axe-{scheme}-{width}"
     ground = bus.page(name).add("observation", "of the daemon")

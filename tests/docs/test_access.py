@@ -24,7 +24,7 @@ MAKE, START, USE, START_TLS, USE_TLS = (block.text for block in blocks(TEXT, "sh
 NAMES = ("reader", "subscriber", "publisher", "projector", "admin")
 
 
-def test_the_table_says_what_is_tried() -> None:
+def test_the_roles_table_matches_the_access_tests() -> None:
     table = [row[1:] for row in rows(TEXT) if len(row) == 1 + len(NAMES)]
     documented = [{name for name, cell in zip(NAMES, row, strict=True) if cell == "yes"} for row in table]
     assert documented == [READS, SUBSCRIBES, APPENDS, COMMITS, ADMINISTERS]
@@ -64,7 +64,7 @@ def scratchbus(use: str, place: Path, *arguments: str) -> subprocess.CompletedPr
 
 
 @pytest.mark.real
-def test_the_commands_set_it_up(place: Path) -> None:
+def test_the_commands_set_up_access(place: Path) -> None:
     port = free_port()
     use = USE.replace("6379", str(port))
     with started(START.replace("redis-server", str(embedded_binary())).rstrip() + f" --port {port}", place):
@@ -76,7 +76,7 @@ def test_the_commands_set_it_up(place: Path) -> None:
         assert "that the user is enabled" in scratchbus(use.replace("publisher", "admin"), place, "status").stderr
 
 
-def test_the_copy_of_the_list_is_for_its_owner_only_and_holds_no_password(place: Path) -> None:
+def test_the_copied_list_is_private_and_has_no_password(place: Path) -> None:
     assert {path.stat().st_mode & 0o777 for path in place.iterdir() if path.is_file()} == {0o600}
     password = (place / "publisher.password").read_text()
     assert re.fullmatch("[0-9a-f]{48}", password)
@@ -84,7 +84,7 @@ def test_the_copy_of_the_list_is_for_its_owner_only_and_holds_no_password(place:
 
 
 @pytest.mark.real
-def test_the_commands_for_tls_set_it_up(place: Path) -> None:
+def test_the_tls_commands_set_up_tls(place: Path) -> None:
     binary = system_binary() or pytest.skip("there is no redis-server on this system")
     authority = trustme.CA()
     certificate = authority.issue_cert("localhost")

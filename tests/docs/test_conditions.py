@@ -22,7 +22,7 @@ def _tests_in(file: Path) -> frozenset[str]:
     return frozenset(node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
 
-def test_every_test_that_is_named_exists():
+def test_every_named_test_exists():
     missing = []
     for row in [*_CONDITIONS, *_README]:
         named = [code.partition("::") for code in codes(row[-1])]
@@ -34,7 +34,7 @@ def test_every_test_that_is_named_exists():
     assert missing == []
 
 
-def test_no_promise_and_no_number_is_left_out():
+def test_promises_and_numbers_are_complete():
     names = [row[0] for row in _CONDITIONS]
     assert list(dict.fromkeys(name for name in names if name.startswith("P"))) == PROMISES
     assert [row[0] for row in _README] == PROMISES

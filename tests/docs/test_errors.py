@@ -18,16 +18,16 @@ _CLASSES = {
 }
 
 
-def test_every_class_of_errors_has_its_row():
+def test_every_error_class_has_a_row():
     assert sorted(codes(row[0])[0] for row in _ROWS) == sorted(_CLASSES)
 
 
-def test_the_exit_code_is_the_real_one():
+def test_documented_exit_codes_match_the_code():
     real = {name: str(exit_code(ScratchbusError.__new__(found))) for name, found in _CLASSES.items()}
     assert {codes(row[0])[0]: row[3] for row in _ROWS} == real
 
 
-def test_the_attributes_that_are_named_are_there():
+def test_documented_attributes_exist():
     for row in _ROWS:
         family = [one for one in _CLASSES[codes(row[0])[0]].__mro__ if issubclass(one, ScratchbusError)]
         source = "".join(inspect.getsource(one) for one in family)
@@ -36,7 +36,7 @@ def test_the_attributes_that_are_named_are_there():
                 assert f"self{name} = " in source, f"{row[0]}{name}"
 
 
-def test_a_class_comes_behind_the_one_it_is_below():
+def test_a_class_comes_after_its_base():
     order = [codes(row[0])[0] for row in _ROWS]
     for name in order:
         for above in _CLASSES[name].__mro__[1:]:
@@ -44,7 +44,7 @@ def test_a_class_comes_behind_the_one_it_is_below():
                 assert order.index(above.__name__) < order.index(name), name
 
 
-def test_the_command_line_documents_the_same_codes():
+def test_the_tour_lists_the_same_exit_codes():
     names = {"internal": "INTERNAL", "usage": "USAGE", "not found": "NOT_FOUND", "conflict": "CONFLICT",
              "invalid input": "INVALID_INPUT", "engine": "ENGINE", "Ctrl-C": "INTERRUPTED"}  # fmt: skip
     tour = " ".join((ROOT / "docs" / "tour.md").read_text("utf-8").split())

@@ -16,7 +16,7 @@ from tests.waiting import PATIENCE
 
 
 @pytest.mark.slow
-def test_two_agents_work_through_a_compaction_a_fork_and_the_end_of_a_run(embedded_url: str):
+def test_the_agent_run_example_works(embedded_url: str):
     name = f"test-{token_hex(6)}"
     done = subprocess.run(
         launcher.command(ROOT / "docs" / "examples" / "agent_run.py", embedded_url),

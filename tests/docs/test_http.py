@@ -26,7 +26,7 @@ _SHELL = f'scratchbus() {{ {shlex.join(launcher.command("-m", "scratchbus.cli"))
 
 @pytest.mark.slow
 @pytest.mark.real
-def test_the_commands_do_what_it_says(embedded_url: str, tmp_path: Path):
+def test_the_commands_of_the_document_work(embedded_url: str, tmp_path: Path):
     if shutil.which("curl") is None:
         pytest.skip("there is no curl on this system")
     with serving(embedded_url) as served:
@@ -55,7 +55,7 @@ def test_the_commands_do_what_it_says(embedded_url: str, tmp_path: Path):
     assert (tmp_path / "tokens.yaml").is_file()
 
 
-def test_the_table_of_errors_is_the_real_one():
+def test_the_error_table_matches_the_code():
     table = [(int(row[0]), codes(row[1])) for row in rows(TEXT, "## Errors")]
     documented = {name: status for status, names in table for name in names}
     for name, status in documented.items():
@@ -68,11 +68,11 @@ def test_the_table_of_errors_is_the_real_one():
             assert status == (500 if above is None else documented[above]), name
 
 
-def test_all_scopes_are_told():
+def test_all_scopes_are_documented():
     assert {codes(row[0])[0] for row in rows(TEXT, "## Who speaks")} == set(SCOPES)
 
 
-def test_the_options_are_there():
+def test_documented_options_exist():
     given = set(re.findall(r"`(--[a-z-]+)", TEXT)) - {"--tools"}
     command = launcher.command("-m", "scratchbus.cli", "serve", "--help")
     told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30, check=True).stdout

@@ -37,7 +37,7 @@ def ports() -> Iterator[dict[str, str]]:
 
 @pytest.mark.slow
 @pytest.mark.real
-def test_every_step_does_what_it_says(place: Path, ports: dict[str, str], monkeypatch: pytest.MonkeyPatch):
+def test_every_command_of_the_guide_works(place: Path, ports: dict[str, str], monkeypatch: pytest.MonkeyPatch):
     if not (shutil.which("redis-server") and shutil.which("redis-cli")):
         pytest.skip("NOT TESTED: redis-server and redis-cli are not installed")
     shutil.copytree(ROOT / "config", place / "config")
@@ -65,7 +65,7 @@ def test_every_step_does_what_it_says(place: Path, ports: dict[str, str], monkey
     assert "imported" in said['SCRATCHBUS_HOME="$PWD/restored" scratchbus import bus.jsonl']
 
 
-def test_every_topic_has_its_steps():
+def test_every_topic_has_commands():
     topics = {block.partition("\n")[0]: blocks(block, "console") for block in PAGE.split("\n## ")[1:]}
     assert set(topics) == {
         "Start it at boot", "Back it up", "Restore it", "Upgrade it", "Move it to another engine",

@@ -36,12 +36,12 @@ def exported(bus: Bus, tmp_path: Path) -> Path:
     return file
 
 
-def test_duckdb_answers_who_said_how_much(exported: Path):
+def test_duckdb_counts_observations_by_source(exported: Path):
     found = duckdb.sql(QUERIES[0].replace("all.jsonl", str(exported))).fetchall()
     assert [row[:3] for row in found] == [("ci", "observation", 3), ("ci", "risk_alert", 1)]
 
 
-def test_duckdb_answers_the_same_of_an_archive(tmp_path: Path):
+def test_duckdb_queries_an_archive(tmp_path: Path):
     url, directory = f"memory://{token_hex(4)}", str(tmp_path)
     with Bus.connect(url, source="ci", archive_url=directory, retain="1ms", retain_events=1, archive_segment=3) as bus:
         page = bus.page()
@@ -59,7 +59,7 @@ def test_duckdb_answers_the_same_of_an_archive(tmp_path: Path):
     assert (type, count) == ("risk_alert", 1)
 
 
-def test_duckdb_answers_what_took_how_long(exported: Path):
+def test_duckdb_measures_the_time_to_resolution(exported: Path):
     ((type, seconds, count),) = duckdb.sql(QUERIES[1].replace("all.jsonl", str(exported))).fetchall()
     assert (type, count) == ("risk_alert", 1)
     assert 0 <= seconds < 60

@@ -81,7 +81,7 @@ def _pattern(key: str) -> re.Pattern[str]:
     return re.compile("".join(places.get(part, ".+" if part.startswith("<") else re.escape(part)) for part in parts))
 
 
-def test_every_key_is_documented_and_every_documented_key_is_there(bus: Bus):
+def test_documented_keys_match_the_engine(bus: Bus):
     tag = bus.core.log.keys(0).tag
     keys = [key.decode() for key in send(bus, "KEYS", "*")]
     assert all(key.startswith(tag) for key in keys)
@@ -91,7 +91,7 @@ def test_every_key_is_documented_and_every_documented_key_is_there(bus: Bus):
     assert [name for name, each in documented.items() if not any(map(each.fullmatch, there))] == []
 
 
-def test_the_redis_types_are_the_documented_ones(bus: Bus):
+def test_documented_redis_types_match_the_engine(bus: Bus):
     tag = bus.core.log.keys(0).tag
     types = {"sorted set": "zset"}
     documented = [
@@ -104,7 +104,7 @@ def test_the_redis_types_are_the_documented_ones(bus: Bus):
         assert send(bus, "TYPE", key).decode() == kind, name
 
 
-def test_the_fields_of_an_event_are_documented_in_their_order(bus: Bus):
+def test_event_fields_are_documented_in_order(bus: Bus):
     documented = [codes(row[0])[0] for row in rows(TEXT, "## An event")]
     assert documented == [name.decode() for name in entry_fields(entries(bus, 0)[0])]
 
@@ -114,11 +114,11 @@ def test_every_kind_of_event_is_documented():
     assert codes(kinds) == list(EVENTS)
 
 
-def test_the_fields_of_a_head_are_documented_in_their_order():
+def test_head_fields_are_documented_in_order():
     assert [codes(row[0])[0] for row in rows(TEXT, "## A head")] == list(Head._fields)
 
 
-def test_the_example_of_a_head_is_one():
+def test_the_example_head_can_be_parsed():
     (example,) = re.findall(r"^`(\d+\|.*)`\.$", TEXT, re.MULTILINE)
     head = Head.parse(example.encode())
     assert (head.version, head.type, head.holder) == (2, "risk_alert", "executor-1#3f1c0a9be27d54816f20c7aa")

@@ -26,7 +26,7 @@ _SHELL = f'scratchbus() {{ {shlex.join(launcher.command("-m", "scratchbus.cli"))
 
 
 @pytest.mark.parametrize("name", WITH_PYTHON)
-def test_the_python_of_a_document_does_what_it_says(name: str, place: Path, capsys: pytest.CaptureFixture[str]):
+def test_the_python_of_a_document_runs_as_shown(name: str, place: Path, capsys: pytest.CaptureFixture[str]):
     """What a snippet prints is compared with the block of `output` behind it, if there is one."""
     file = ROOT / name
     text = file.read_text("utf-8")
@@ -50,7 +50,7 @@ def test_the_python_of_a_document_does_what_it_says(name: str, place: Path, caps
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_the_commands_of_a_document_do_what_it_says(name: str, place: Path):
+def test_the_commands_of_a_document_run_as_shown(name: str, place: Path):
     lines = [line for block in blocks((ROOT / name).read_text("utf-8"), "console") for line in block.text.splitlines()]
     script = [_SHELL]
     for number, line in enumerate(lines):

@@ -76,7 +76,7 @@ def started(*command: object, **environment: str) -> Iterator[subprocess.Popen[s
             process.send_signal(signal.SIGKILL)
 
 
-def test_a_shell_watches_disks_and_node_suggests_what_to_do(bus: Bus, embedded_url: str, tmp_path: Path):
+def test_the_shell_and_node_examples_work_together(bus: Bus, embedded_url: str, tmp_path: Path):
     disks = tmp_path / "df"
     disks.write_text("Filesystem 1024-blocks Used Available Capacity Mounted on\n/dev/a 100 95 5 95% /my data\n")
     shell = {"DISKS": f"cat {disks}", "PAGE": "home"}
@@ -106,7 +106,7 @@ def test_a_shell_watches_disks_and_node_suggests_what_to_do(bus: Bus, embedded_u
         assert page.get(alert.id).status == "resolved"
 
 
-def test_a_homelab_has_its_problems_on_one_page(bus: Bus, tmp_path: Path):
+def test_the_homelab_example_reports_problems(bus: Bus, tmp_path: Path):
     backups, log = tmp_path / "backups", tmp_path / "auth.log"
     backups.mkdir()
     log.write_text(SSH_LOG)
@@ -124,7 +124,7 @@ def test_a_homelab_has_its_problems_on_one_page(bus: Bus, tmp_path: Path):
     assert len(bus.page().list(status="resolved", tags="homelab")) == 1
 
 
-def test_a_crew_triages_a_report_before_the_release(bus: Bus, tmp_path: Path):
+def test_the_ci_triage_example_triages_before_the_release(bus: Bus, tmp_path: Path):
     (tmp_path / "junit.xml").write_text(REPORT)
     first, *triaged, last = run(EXAMPLES / "ci_triage/crew.py", tmp_path / "junit.xml")
     assert first.startswith("2 failures; ready: [")
@@ -141,7 +141,7 @@ def test_a_crew_triages_a_report_before_the_release(bus: Bus, tmp_path: Path):
     assert max(closed) < claimed.seq
 
 
-def test_two_agents_share_a_repository(bus: Bus, tmp_path: Path):
+def test_the_two_agents_example_shares_a_repository(bus: Bus, tmp_path: Path):
     run(EXAMPLES / "two_agents/plan.py")
     page = bus.page("repo")
     assert contents(page.ready()) == {"Add the column `email`", "Rename `user` to `customer`"}
@@ -166,7 +166,7 @@ def test_two_agents_share_a_repository(bus: Bus, tmp_path: Path):
 
 
 @pytest.mark.skipif(find_spec("langgraph.graph") is None, reason="NOT TESTED: langgraph is not installed")
-def test_a_langgraph_agent_remembers_in_another_process(bus: Bus):
+def test_the_langgraph_example_remembers_across_processes(bus: Bus):
     agent = EXAMPLES / "langgraph_agent/agent.py"
     assert run(agent, "ada", "I like hiking in the Alps.") == ["I know nothing of you yet"]
     assert run(agent, "ada", "Where could I go hiking?") == ["I remember: I like hiking in the Alps"]

@@ -42,7 +42,7 @@ from tests.waiting import eventually
 pytestmark = pytest.mark.real
 
 ROLES = sorted(READS)
-RIGHTLESS = {"connect", "page", "converse", "settings", "types", "close"}
+WITHOUT_COMMANDS = {"connect", "page", "converse", "settings", "types", "close"}
 """What a bus has that asks nothing of the engine by itself, or what every row does."""
 
 
@@ -73,7 +73,7 @@ def bus(guarded: GuardedServer) -> Iterator[Bus]:
 
 
 @pytest.mark.parametrize("name", TRIES)
-def test_a_role_may_do_what_it_is_for_and_nothing_else(guarded: GuardedServer, name: str) -> None:
+def test_a_role_is_allowed_its_operations_and_no_others(guarded: GuardedServer, name: str) -> None:
     wanted = TRIES[name]
     for roles in rounds(wanted.roles):
         with empty_bus(guarded) as bus:
@@ -98,16 +98,16 @@ def assert_tried(guarded: GuardedServer, role: str, wanted: Try, things: list[An
             assert guarded.changes() == before
 
 
-def test_every_method_is_tried() -> None:
+def test_every_public_method_is_tried() -> None:
     for what, cls in (("page", Page), ("bus", Bus)):
-        names = {name for name, _ in inspect.getmembers(cls, callable) if not name.startswith("_")} - RIGHTLESS
+        names = {name for name, _ in inspect.getmembers(cls, callable) if not name.startswith("_")} - WITHOUT_COMMANDS
         tried = tuple(name.partition(": ")[2] for name in TRIES if name.startswith(what))
         missing = {name for name in names if not any(each.startswith(name.replace("_", " ")) for each in tried)}
         assert missing == set()
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_roles_that_may_commit_keep_a_snapshot_of_the_past(guarded: GuardedServer, bus: Bus, role: str) -> None:
+def test_only_committing_roles_store_a_snapshot(guarded: GuardedServer, bus: Bus, role: str) -> None:
     one = bus.page().add("observation", "x")
     with Bus.connect(guarded.url_of(role)) as mine, only("from a snapshot"):
         assert mine.page().as_of(one.position).list() == [one]
@@ -115,9 +115,7 @@ def test_roles_that_may_commit_keep_a_snapshot_of_the_past(guarded: GuardedServe
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_reads_are_logged_by_roles_that_may_append_and_answered_for_all(
-    guarded: GuardedServer, bus: Bus, role: str
-) -> None:
+def test_only_appending_roles_log_their_reads(guarded: GuardedServer, bus: Bus, role: str) -> None:
     one = bus.page().add("observation", "x")
     with Bus.connect(guarded.url_of(role), source="subject", log_reads=1) as mine:
         assert mine.page().list() == mine.page().active() == [mine.page().get(one.id)] == [one]
@@ -125,7 +123,7 @@ def test_reads_are_logged_by_roles_that_may_append_and_answered_for_all(
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_what_was_archived_is_read_by_every_role(guarded: GuardedServer, bus: Bus, role: str, tmp_path: Path) -> None:
+def test_every_role_reads_archived_events(guarded: GuardedServer, bus: Bus, role: str, tmp_path: Path) -> None:
     terms: dict[str, Any] = {"archive_url": tmp_path, "retain": "1ms", "retain_events": 1}
     with Bus.connect(guarded.url, source="owner", **terms) as owner:
         ids = [owner.page().add("observation", str(number)).id for number in range(6)]
@@ -140,7 +138,7 @@ def test_what_was_archived_is_read_by_every_role(guarded: GuardedServer, bus: Bu
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_roles_that_may_commit_page_out_and_every_role_reads_it(guarded: GuardedServer, bus: Bus, role: str) -> None:
+def test_only_committing_roles_page_out_and_all_roles_still_read(guarded: GuardedServer, bus: Bus, role: str) -> None:
     one = bus.page().add("observation", "x", tags=["t"])
     done = bus.page().archive(one.id)
     project(bus)
@@ -164,7 +162,7 @@ def test_roles_that_may_commit_page_out_and_every_role_reads_it(guarded: Guarded
 
 @pytest.mark.parametrize("was_deleted", [False, True], ids=["there", "deleted again"])
 @pytest.mark.parametrize("role", ROLES)
-def test_every_role_reads_a_log_that_is_blocked_and_only_an_admin_repairs_it(
+def test_every_role_reads_a_blocked_log_and_only_an_admin_repairs_it(
     guarded: GuardedServer, bus: Bus, role: str, was_deleted: bool
 ) -> None:
     one = bus.page().add("observation", "x")
@@ -189,7 +187,7 @@ def test_every_role_reads_a_log_that_is_blocked_and_only_an_admin_repairs_it(
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_a_read_far_behind_is_fresh_for_every_role(guarded: GuardedServer, bus: Bus, role: str) -> None:
+def test_a_read_far_behind_the_log_is_fresh_for_every_role(guarded: GuardedServer, bus: Bus, role: str) -> None:
     project(bus)
     for number in range(IN_MEMORY + 50):
         bus.page(f"page-{number % 3}").add("observation", str(number))
@@ -215,7 +213,7 @@ def test_a_trace_is_fresh_for_every_role(guarded: GuardedServer, bus: Bus, role:
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_only_who_keeps_the_page_current_may_create_a_bus(guarded: GuardedServer, role: str) -> None:
+def test_only_projectors_and_admins_create_a_bus(guarded: GuardedServer, role: str) -> None:
     with guarded.client() as client:
         client.flushall()
         if role in ("projector", "admin"):
@@ -227,7 +225,7 @@ def test_only_who_keeps_the_page_current_may_create_a_bus(guarded: GuardedServer
 
 
 @pytest.mark.parametrize("way", [Bus, AsyncBus], ids=["blocking", "asyncio"])
-async def test_who_may_not_connect_leaves_no_connection_open(guarded: GuardedServer, way: type[Bus | AsyncBus]) -> None:
+async def test_a_forbidden_connect_leaves_no_connection_open(guarded: GuardedServer, way: type[Bus | AsyncBus]) -> None:
     with guarded.client() as client:
         client.flushall()
         with pytest.raises(EngineForbidden) as caught:
@@ -236,7 +234,7 @@ async def test_who_may_not_connect_leaves_no_connection_open(guarded: GuardedSer
     assert caught.tb is not None  # it holds the bus
 
 
-async def test_a_role_is_told_what_it_may_not_under_asyncio(guarded: GuardedServer, bus: Bus) -> None:
+async def test_a_forbidden_write_is_refused_under_asyncio(guarded: GuardedServer, bus: Bus) -> None:
     added = bus.page().add("observation", "before")
     async with AsyncBus.connect(guarded.url_of("reader"), source="subject") as mine:
         assert [one.id for one in await mine.page().active()] == [added.id]
@@ -246,7 +244,7 @@ async def test_a_role_is_told_what_it_may_not_under_asyncio(guarded: GuardedServ
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_the_status_shows_what_a_role_may_not_ask_as_unknown(guarded: GuardedServer, bus: Bus, role: str) -> None:
+def test_status_is_unknown_where_a_role_has_no_access(guarded: GuardedServer, bus: Bus, role: str) -> None:
     with Bus.connect(guarded.url_of(role), source="subject") as mine:
         status = mine.status()
     is_told = role not in ("reader", "subscriber")
@@ -255,7 +253,7 @@ def test_the_status_shows_what_a_role_may_not_ask_as_unknown(guarded: GuardedSer
     assert SECRET not in str(status)
 
 
-def test_a_publisher_cannot_see_whether_the_server_syncs(guarded: GuardedServer, bus: Bus) -> None:
+def test_ack_fsync_is_forbidden_to_a_publisher(guarded: GuardedServer, bus: Bus) -> None:
     with pytest.raises(EngineForbidden, match="publisher"):
         Bus.connect(guarded.url_of("publisher"), source="subject", ack="fsync")
 
@@ -276,7 +274,7 @@ KEYS = {
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
-def test_a_role_has_every_command_of_the_scripts_that_it_runs(guarded: GuardedServer, script: Script[...]) -> None:
+def test_a_role_may_run_every_command_of_its_scripts(guarded: GuardedServer, script: Script[...]) -> None:
     """A script that is refused a command in its middle keeps what it wrote before."""
     calls = set(re.findall(r"call\('([A-Z]+)', (\w+)", script.text))
     assert len(calls) > 5
@@ -290,7 +288,7 @@ def test_a_role_has_every_command_of_the_scripts_that_it_runs(guarded: GuardedSe
                 assert client.acl_dryrun(role, *call) == b"OK", (role, call)
 
 
-def test_a_publisher_of_an_older_access_list_adds_as_before(guarded: GuardedServer, bus: Bus) -> None:
+def test_a_publisher_with_an_older_access_list_can_add(guarded: GuardedServer, bus: Bus) -> None:
     listed = Path(guarded.config["aclfile"])
     text = listed.read_text()
     listed.write_text(text.replace("+hsetnx", "-hsetnx"))
@@ -308,13 +306,13 @@ def test_a_publisher_of_an_older_access_list_adds_as_before(guarded: GuardedServ
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_every_role_may_ask_where_its_server_is(guarded: GuardedServer, role: str) -> None:
+def test_every_role_may_run_the_topology_commands(guarded: GuardedServer, role: str) -> None:
     with guarded.client() as client:
         for command in (("ROLE",), ("CLUSTER", "SLOTS"), ("ASKING",)):
             assert client.acl_dryrun(role, *command) == b"OK"
 
 
-def test_nobody_comes_in_before_passwords_are_set(each_binary: Path) -> None:
+def test_no_user_is_admitted_before_passwords_are_set(each_binary: Path) -> None:
     server = Server(each_binary, tcp=True, aclfile=str(ACCESS_LIST))
     try:
         server.start(wait=False)
@@ -340,7 +338,7 @@ def test_a_reader_cannot_send_a_script_of_its_own(guarded: GuardedServer, bus: B
 
 
 @pytest.mark.parametrize("role", sorted(set(ROLES) - {"reader"}))
-def test_any_other_role_loads_the_scripts_that_readers_need(guarded: GuardedServer, bus: Bus, role: str) -> None:
+def test_every_other_role_loads_the_scripts_of_readers(guarded: GuardedServer, bus: Bus, role: str) -> None:
     with guarded.client() as client:
         client.script_flush()
     Bus.connect(guarded.url_of(role), source="subject").close()
@@ -352,7 +350,7 @@ def test_any_other_role_loads_the_scripts_that_readers_need(guarded: GuardedServ
         assert list(mine.events()) == []
 
 
-def test_a_reader_is_told_what_to_do_when_the_scripts_are_gone(guarded: GuardedServer, bus: Bus) -> None:
+def test_readers_fail_after_a_script_flush_until_a_write(guarded: GuardedServer, bus: Bus) -> None:
     added = bus.page().add("observation", "before")
     with (
         Bus.connect(guarded.url_of("reader"), source="subject") as mine,
@@ -368,7 +366,7 @@ def test_a_reader_is_told_what_to_do_when_the_scripts_are_gone(guarded: GuardedS
         assert mine.page().history(added.id)
 
 
-async def test_so_it_is_for_a_writer_under_asyncio(guarded: GuardedServer, bus: Bus) -> None:
+async def test_asyncio_readers_fail_after_a_script_flush_until_a_write(guarded: GuardedServer, bus: Bus) -> None:
     bus.page().add("observation", "before")
     async with (
         AsyncBus.connect(guarded.url_of("reader"), source="subject") as mine,
@@ -382,7 +380,7 @@ async def test_so_it_is_for_a_writer_under_asyncio(guarded: GuardedServer, bus: 
         assert len(await mine.page().list()) == 2
 
 
-def test_a_reader_reads_on_a_replica_that_was_promoted(guarded: GuardedServer, bus: Bus) -> None:
+def test_a_reader_reads_a_promoted_replica_after_a_write(guarded: GuardedServer, bus: Bus) -> None:
     """Scripts are not replicated: a writer brings them along."""
     added = bus.page().add("observation", "before")
     replica = GuardedServer(guarded.binary)

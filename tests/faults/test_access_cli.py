@@ -120,7 +120,7 @@ COMMANDS: dict[str, frozenset[str]] = {
 }
 """What is called, with what is there already, and who may; `up` and `watch`, which go on, have tests of their own."""
 
-ELSEWHERE = {
+NOT_TRIED = {
     "up", "watch",  # below
     "start", "stop", "demo",  # for the embedded engine, which has no users
     "completion", "types check", "log-archive list", "log-archive verify",  # ask nothing of the engine
@@ -203,12 +203,12 @@ def test_every_command_is_tried() -> None:
     tried, context = tuple(COMMANDS), click.Context(root)
     for name in root.list_commands(context):
         root.get_command(context, name)  # is imported now
-    assert {name for name in named(root) if not any(f"{each} ".startswith(f"{name} ") for each in tried)} == ELSEWHERE
+    assert {name for name in named(root) if not any(f"{each} ".startswith(f"{name} ") for each in tried)} == NOT_TRIED
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_is_done_or_refused_in_one_line(
+def test_a_command_succeeds_or_is_refused_in_one_line(
     guarded: GuardedServer,
     command: str,
     tmp_path: Path,
@@ -236,7 +236,7 @@ def test_a_command_is_done_or_refused_in_one_line(
                 assert "right role" in line
 
 
-def test_the_status_of_a_reader_is_shown(
+def test_a_reader_can_show_the_status(
     guarded: GuardedServer, bus: Bus, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("SCRATCHBUS_URL", guarded.url_of("reader"))
@@ -270,7 +270,7 @@ def start(guarded: GuardedServer) -> Iterator[Start]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_works_in_a_process_that_has_done_nothing_else(
+def test_a_command_works_in_a_fresh_process(
     guarded: GuardedServer, things: dict[str, str], command: str, tmp_path: Path
 ) -> None:
     """In the process of the tests, and in those that the launcher forks, everything is imported already."""
@@ -283,9 +283,7 @@ def test_a_command_works_in_a_process_that_has_done_nothing_else(
 
 
 @pytest.mark.parametrize("role", sorted(READS - COMMITS))
-def test_up_ends_for_a_role_that_may_not_keep_the_page_current(
-    bus: Bus, things: dict[str, str], start: Start, role: str
-) -> None:
+def test_up_exits_for_a_role_that_may_not_commit(bus: Bus, things: dict[str, str], start: Start, role: str) -> None:
     process = start(role, "up")
     out, err = process.communicate(timeout=60)
     assert process.returncode == ENGINE, err

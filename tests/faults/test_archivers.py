@@ -43,14 +43,14 @@ def contents(bus: Bus) -> list[str]:
     return [event.content for event in bus.events(kinds="added") if isinstance(event, Added)]
 
 
-def die(victim: BaseProcess) -> None:
+def await_death(victim: BaseProcess) -> None:
     """Wait until a process has killed itself, or has done all without coming to its step."""
     victim.join()
     assert victim.exitcode in (-signal.SIGKILL, 0)
 
 
 @pytest.mark.slow
-def test_an_archiver_that_is_killed_at_any_step_loses_and_repeats_nothing(
+def test_an_archiver_killed_at_any_step_loses_and_repeats_nothing(
     shared_server: Server, bus_name: str, crew: Crew, tmp_path: Path
 ) -> None:
     steps, step = tmp_path / "steps", 0
@@ -61,7 +61,7 @@ def test_an_archiver_that_is_killed_at_any_step_loses_and_repeats_nothing(
             for _ in range(IN_A_ROW):
                 step += 1
                 add_some(bus, said)
-                die(crew.start(archivers.archive_and_die, shared_server.url, name, directory, step, steps))
+                await_death(crew.start(archivers.archive_and_die, shared_server.url, name, directory, step, steps))
                 assert contents(bus) == said, f"step {step}"
                 assert [event.seq for event in bus.events()] == list(range(1, 2 * len(said) + 1)), f"step {step}"
                 archivers.archive(shared_server.url, name, directory)
@@ -75,7 +75,7 @@ def test_an_archiver_that_is_killed_at_any_step_loses_and_repeats_nothing(
 
 
 @pytest.mark.slow
-def test_an_eraser_that_is_killed_at_any_step_is_finished_by_who_comes_next(
+def test_an_erasure_killed_at_any_step_is_completed_by_the_next_run(
     shared_server: Server, bus_name: str, crew: Crew, tmp_path: Path
 ) -> None:
     steps, step = tmp_path / "steps", 0
@@ -91,14 +91,14 @@ def test_an_eraser_that_is_killed_at_any_step_is_finished_by_who_comes_next(
                 bus.page().archive(id)
                 add_some(bus, said)
                 archivers.archive(shared_server.url, name, directory)
-                assert holds(directory, word)
-                die(crew.start(archivers.erase_and_die, shared_server.url, name, directory, id, step, steps))
+                assert files_with(directory, word)
+                await_death(crew.start(archivers.erase_and_die, shared_server.url, name, directory, id, step, steps))
                 is_erased = bus.page().history(id)[-1].kind == "erased"
                 if step % 2 or not is_erased:
                     archivers.erase(shared_server.url, name, directory, id)
                 else:
                     archivers.archive(shared_server.url, name, directory)
-                assert not holds(directory, word), f"step {step}"
+                assert not files_with(directory, word), f"step {step}"
                 assert problems(directory) == [], f"step {step}"
                 assert contents(bus) == said, f"step {step}"
                 if steps.exists():
@@ -107,14 +107,14 @@ def test_an_eraser_that_is_killed_at_any_step_is_finished_by_who_comes_next(
     assert step > 12, "so many steps there are"
 
 
-def holds(directory: Path, word: str) -> list[str]:
+def files_with(directory: Path, word: str) -> list[str]:
     """Return the files of an archive in which a word still is."""
     files = [file for file in directory.rglob("*.jsonl.zst") if word.encode() in zstd.decompress(file.read_bytes())]
     return [file.name for file in files]
 
 
 @pytest.mark.slow
-def test_archivers_writers_projectors_and_readers_at_once_lose_nothing(
+def test_concurrent_archivers_writers_and_readers_lose_nothing(
     new_server: Callable[..., Server], bus_name: str, crew: Crew, tmp_path: Path
 ) -> None:
     directory, stop = tmp_path / "archive", tmp_path / "stop"

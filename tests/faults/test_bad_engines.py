@@ -56,7 +56,7 @@ def assert_refused_everywhere(bus: Bus, prepared: dict[str, list[Any]], error: t
 # -- read-only, full, loading --------------------------------------------------------------------------------------
 
 
-def test_a_replica_can_be_read_and_takes_no_writes(new_server: Callable[..., Server]) -> None:
+def test_a_replica_serves_reads_and_refuses_writes(new_server: Callable[..., Server]) -> None:
     master, replica = new_server(tcp=True), new_server(tcp=True)
     with Bus.connect(master.url, **SUBJECT) as bus:
         prepared = {name: prepare(operation, bus) for name, operation in OPERATIONS.items()}
@@ -76,7 +76,7 @@ def test_a_bus_cannot_be_created_on_a_replica(new_server: Callable[..., Server])
         Bus.connect(replica.url)
 
 
-def test_an_engine_without_memory_takes_no_writes_and_loses_none(new_server: Callable[..., Server]) -> None:
+def test_a_full_engine_refuses_writes_and_loses_none(new_server: Callable[..., Server]) -> None:
     server = new_server(**{"maxmemory-policy": "noeviction"})
     with Bus.connect(server.url, **SUBJECT, max_observations=10_000) as bus, server.client() as client:
         prepared = {name: prepare(operation, bus) for name, operation in OPERATIONS.items()}
@@ -92,7 +92,7 @@ def test_an_engine_without_memory_takes_no_writes_and_loses_none(new_server: Cal
         assert check(bus) == []
 
 
-def test_an_engine_that_fills_up_keeps_what_it_acknowledged(new_server: Callable[..., Server]) -> None:
+def test_an_engine_that_fills_up_keeps_acknowledged_writes(new_server: Callable[..., Server]) -> None:
     server = new_server(**{"maxmemory-policy": "noeviction"})
     with Bus.connect(server.url, **SUBJECT, max_observations=100_000) as bus, server.client() as client:
         page, written = bus.page(), 0
@@ -111,7 +111,7 @@ def test_an_engine_that_fills_up_keeps_what_it_acknowledged(new_server: Callable
         assert check(bus) == []
 
 
-def test_an_engine_with_too_few_replicas_takes_no_writes(new_server: Callable[..., Server]) -> None:
+def test_an_engine_with_too_few_replicas_refuses_writes(new_server: Callable[..., Server]) -> None:
     server = new_server()
     with Bus.connect(server.url, **SUBJECT) as bus, server.client() as client:
         prepared = {name: prepare(operation, bus) for name, operation in OPERATIONS.items()}
@@ -121,7 +121,7 @@ def test_an_engine_with_too_few_replicas_takes_no_writes(new_server: Callable[..
         assert check(bus) == []
 
 
-def test_a_replica_that_lost_its_primary_and_serves_no_old_data_does_not_answer(
+def test_a_cut_off_replica_without_stale_reads_is_unreachable(
     new_server: Callable[..., Server],
 ) -> None:
     server = new_server(**{"replica-serve-stale-data": "no"})
@@ -146,7 +146,7 @@ def is_busy(client: Redis) -> bool:
         return "BUSY" in str(error)
 
 
-def test_an_engine_that_is_busy_with_a_script_does_not_answer(new_server: Callable[..., Server]) -> None:
+def test_an_engine_busy_with_a_script_is_unreachable(new_server: Callable[..., Server]) -> None:
     server = new_server(**{"busy-reply-threshold": "10"})
     with Bus.connect(server.url, **SUBJECT) as bus, server.client() as busy, server.client() as client:
         script = threading.Thread(target=run_until_killed, args=(busy,))
@@ -181,7 +181,7 @@ def load(server: Server) -> None:
         client.config_set("key-load-delay", "0")
 
 
-def test_an_engine_that_still_loads_says_so(loading: tuple[Server, Bus]) -> None:
+def test_a_loading_engine_raises_engine_loading(loading: tuple[Server, Bus]) -> None:
     server, bus = loading
     with pytest.raises(EngineLoading, match="try again in a moment"):
         Bus.connect(server.url)
@@ -193,7 +193,7 @@ def test_an_engine_that_still_loads_says_so(loading: tuple[Server, Bus]) -> None
     assert check(bus) == []
 
 
-def test_a_write_waits_for_an_engine_that_loads(loading: tuple[Server, Bus]) -> None:
+def test_a_write_waits_for_a_loading_engine(loading: tuple[Server, Bus]) -> None:
     server, bus = loading
     threading.Timer(0.5, load, (server,)).start()
     bus.page().add("observation", "written while the engine loaded", dedupe_key="k")
@@ -205,7 +205,7 @@ def test_a_write_waits_for_an_engine_that_loads(loading: tuple[Server, Bus]) -> 
 
 
 @pytest.fixture(scope="module")
-def locked() -> Iterator[Server]:
+def password_server() -> Iterator[Server]:
     server = Server(embedded_binary(), tcp=True, requirepass=SECRET)
     yield server.start()
     server.close()
@@ -225,8 +225,8 @@ def urls(server: Server, password: str) -> list[str]:
 
 
 @pytest.mark.parametrize("way", range(6))
-def test_the_right_password_opens_and_is_never_shown(locked: Server, way: int) -> None:
-    url = urls(locked, SECRET)[way]
+def test_the_right_password_is_accepted_and_never_shown(password_server: Server, way: int) -> None:
+    url = urls(password_server, SECRET)[way]
     with Bus.connect(url, source="tester") as bus:
         bus.page().add("observation", "behind a password")
         shown = f"{bus.status()} {bus.settings}"
@@ -235,21 +235,21 @@ def test_the_right_password_opens_and_is_never_shown(locked: Server, way: int) -
 
 
 @pytest.mark.parametrize("way", range(6))
-def test_a_wrong_password_is_refused_and_never_shown(locked: Server, way: int) -> None:
+def test_a_wrong_password_is_refused_and_never_shown(password_server: Server, way: int) -> None:
     with pytest.raises(EngineAuth, match="user name or password") as caught:
-        Bus.connect(urls(locked, "wr0ng/:@?#%")[way])
+        Bus.connect(urls(password_server, "wr0ng/:@?#%")[way])
     assert "wr0ng" not in text_of(caught.value)
 
 
-async def test_a_wrong_password_is_refused_and_never_shown_under_asyncio(locked: Server) -> None:
-    for url in urls(locked, "wr0ng"):
+async def test_a_wrong_password_is_refused_and_never_shown_under_asyncio(password_server: Server) -> None:
+    for url in urls(password_server, "wr0ng"):
         with pytest.raises(EngineAuth) as caught:
             await AsyncBus.connect(url)
         assert "wr0ng" not in text_of(caught.value)
 
 
-def test_no_password_where_one_is_needed_is_refused(locked: Server) -> None:
-    for url in (locked.url, locked.tcp_url):
+def test_a_missing_password_is_refused(password_server: Server) -> None:
+    for url in (password_server.url, password_server.tcp_url):
         with pytest.raises(EngineAuth):
             Bus.connect(url)
 
@@ -280,7 +280,7 @@ def test_no_error_shows_a_password(url: str) -> None:
     assert "s3cr3t" not in text_of(caught.value)
 
 
-def test_ack_fsync_needs_a_server_that_syncs(new_server: Callable[..., Server]) -> None:
+def test_ack_fsync_needs_appendfsync_always(new_server: Callable[..., Server]) -> None:
     for config in ({}, {"appendonly": "yes", "appendfsync": "everysec"}):
         with pytest.raises(EngineMisconfigured, match="appendfsync always"):
             Bus.connect(new_server(**config).url, ack="fsync")
@@ -312,7 +312,7 @@ def test_a_server_that_does_not_speak_redis_is_unreachable() -> None:
         Bus.connect(url)
 
 
-def test_an_error_in_the_middle_of_many_replies_shifts_none() -> None:
+def test_an_error_among_replies_does_not_shift_later_ones() -> None:
     """Replies that were not read must not be taken for those of the next request."""
     busy = [True]
 

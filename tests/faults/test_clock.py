@@ -36,7 +36,7 @@ def bus(shared_server: Server, bus_name: str, clock: Clock) -> Iterator[Bus]:
         assert check(bus) == []
 
 
-def test_positions_grow_whatever_the_clock_does(bus: Bus, clock: Clock) -> None:
+def test_positions_increase_when_the_clock_jumps(bus: Bus, clock: Clock) -> None:
     page, begin = bus.page(), clock.ms
     for turn in (0, 5_000, -DAY, 1, 0, 2 * DAY, -HOUR, 3, DAY):
         clock.set(begin + turn)
@@ -48,7 +48,7 @@ def test_positions_grow_whatever_the_clock_does(bus: Bus, clock: Clock) -> None:
     assert positions[-1].ms == begin + 2 * DAY
 
 
-def test_what_has_expired_stays_so_when_the_clock_is_set_back(bus: Bus, clock: Clock) -> None:
+def test_expired_observations_stay_so_when_the_clock_goes_back(bus: Bus, clock: Clock) -> None:
     page = bus.page()
     old = page.add("reminder", "has an end", ttl="10s")
     clock.advance("1h")
@@ -62,7 +62,7 @@ def test_what_has_expired_stays_so_when_the_clock_is_set_back(bus: Bus, clock: C
     assert getattr(page.history(old.id)[-1], "reason_code", None) == "expired"
 
 
-def test_an_end_is_counted_from_the_log_not_from_a_clock_that_went_back(bus: Bus, clock: Clock) -> None:
+def test_expiry_counts_from_the_logs_time_when_the_clock_went_back(bus: Bus, clock: Clock) -> None:
     page, begin = bus.page(), clock.ms
     clock.advance("1h")
     page.add("observation", "makes the log an hour older")
@@ -81,7 +81,7 @@ def test_an_end_is_counted_from_the_log_not_from_a_clock_that_went_back(bus: Bus
 
 
 @pytest.mark.parametrize("turn", [-8 * DAY, -HOUR, HOUR, 3 * DAY])
-def test_a_retry_finds_its_event_whatever_the_clock_does(bus: Bus, clock: Clock, turn: int) -> None:
+def test_a_retry_finds_its_event_when_the_clock_jumps(bus: Bus, clock: Clock, turn: int) -> None:
     page = bus.page()
     page.add("observation", "before")
     begin = clock.ms
@@ -99,7 +99,7 @@ def test_a_retry_finds_its_event_whatever_the_clock_does(bus: Bus, clock: Clock,
 
 
 @pytest.mark.parametrize("turn", [-8 * DAY, -HOUR, HOUR, 3 * DAY])
-def test_an_event_id_is_remembered_whatever_the_clock_does(bus: Bus, clock: Clock, turn: int) -> None:
+def test_an_event_id_is_remembered_when_the_clock_jumps(bus: Bus, clock: Clock, turn: int) -> None:
     page, begin = bus.page(), clock.ms
     first = page.add("observation", "once", event_id="e", ttl="30d")
     clock.set(begin + turn)

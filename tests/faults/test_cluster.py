@@ -92,7 +92,7 @@ def test_every_operation_works_on_every_page(bus: Bus) -> None:
     assert sum(shard.events for shard in status.shards) == len(list(bus.events())) == 8 * len(PAGES)
 
 
-async def test_every_operation_works_for_asyncio(cluster: Cluster, bus_name: str) -> None:
+async def test_adding_following_and_reading_work_for_asyncio(cluster: Cluster, bus_name: str) -> None:
     async with AsyncBus.connect(cluster.url, bus=bus_name, source="tester", ack="replica") as bus:
         seen, start = [], await bus.position()
         for name in PAGES:
@@ -109,14 +109,14 @@ async def test_every_operation_works_for_asyncio(cluster: Cluster, bus_name: str
         assert [(await bus.page(name).active())[0].content for name in PAGES[:7]] == PAGES[:7]
 
 
-def test_new_types_reach_every_process(cluster: Cluster, bus: Bus) -> None:
+def test_pushed_types_reach_other_clients(cluster: Cluster, bus: Bus) -> None:
     with Bus.connect(cluster.url, bus=bus.core.log.bus, source="other") as other:
         text = bus.types.text + "\n  weather:\n    description: How it is outside.\n    priority: 5\n"
         bus.push_types(parse_registry(text, "types.yaml"))
         assert other.page("page-5").add("weather", "Rain.").priority == 5
 
 
-def test_a_follower_gets_what_is_added_on_any_shard_at_once(bus: Bus) -> None:
+def test_a_follower_gets_additions_of_any_shard_at_once(bus: Bus) -> None:
     stop = threading.Event()
     events = bus.events(bus.position(), follow=True, stop=stop)
     for round in range(3):
@@ -127,7 +127,7 @@ def test_a_follower_gets_what_is_added_on_any_shard_at_once(bus: Bus) -> None:
     assert list(events) == []
 
 
-def test_a_follower_goes_on_behind_one_event_without_skipping_any(bus: Bus) -> None:
+def test_events_after_a_position_skip_none(bus: Bus) -> None:
     added = [bus.page(name).add("observation", name) for name in PAGES]
     middle = added[11]
     seen = {event.subject for event in bus.events(middle.position)}
@@ -143,7 +143,7 @@ def test_a_view_of_any_page_is_live(bus: Bus) -> None:
             assert view.active() == [added]
 
 
-def test_subscriptions_read_all_shards_in_order_within_each_page(bus: Bus) -> None:
+def test_a_subscription_delivers_all_shards_in_page_order(bus: Bus) -> None:
     for number in range(3):
         for name in PAGES:
             bus.page(name).add("observation", f"{number}")
@@ -179,7 +179,7 @@ def test_daemons_serve_all_shards(cluster: Cluster, bus: Bus, run: Callable[[Bus
 # -- what is wrong ---------------------------------------------------------------------------------------------------
 
 
-def test_every_master_is_asked_whether_it_syncs(cluster: Cluster, bus_name: str) -> None:
+def test_ack_fsync_needs_every_master_to_sync(cluster: Cluster, bus_name: str) -> None:
     masters = [server for server in cluster.servers if ask(server, "ROLE")[0] == b"master"]
     try:
         for master in masters[1:]:
@@ -193,7 +193,7 @@ def test_every_master_is_asked_whether_it_syncs(cluster: Cluster, bus_name: str)
             ask(master, "CONFIG", "SET", "appendfsync", "everysec")
 
 
-def test_too_few_replicas_are_told_when_connecting_and_an_error_on_every_shard(
+def test_too_few_replicas_warn_on_connect_and_fail_every_write(
     cluster: Cluster, bus_name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with Bus.connect(cluster.url, bus=bus_name, source="t", ack="replica", replicas=2, socket_timeout="2s") as bus:
@@ -205,19 +205,19 @@ def test_too_few_replicas_are_told_when_connecting_and_an_error_on_every_shard(
     assert capsys.readouterr().err.count("has 1 replicas, not 2") == 2, "said once of shard 0, and once of the others"
 
 
-def test_one_node_is_not_taken_for_the_whole(cluster: Cluster, bus_name: str) -> None:
+def test_the_url_of_one_cluster_node_is_refused(cluster: Cluster, bus_name: str) -> None:
     with pytest.raises(EngineMisconfigured, match=r"write redis\+cluster://"):  # noqa: PT012
         for server in cluster.servers:
             Bus.connect(server.tcp_url, bus=bus_name)
 
 
-def test_a_single_server_is_not_taken_for_a_cluster(new_server) -> None:
+def test_a_cluster_url_of_a_single_server_is_refused(new_server) -> None:
     server = new_server(tcp=True)
     with pytest.raises(EngineMisconfigured, match="is not a cluster; write redis://"):
         Bus.connect(f"redis+cluster://127.0.0.1:{server.port}")
 
 
-def test_a_cluster_that_is_not_there_is_unreachable_at_once() -> None:
+def test_an_absent_cluster_is_unreachable() -> None:
     with pytest.raises(EngineUnreachable, match="does not answer") as caught:
         Bus.connect(f"redis+cluster://me:s3cr3t@127.0.0.1:{free_port()},127.0.0.1:{free_port()}")
     assert "s3cr3t" not in str(caught.value)
@@ -234,7 +234,7 @@ def test_a_cluster_that_is_not_there_is_unreachable_at_once() -> None:
         ("redis+ring://me:s3cr3t@a", "is not an engine URL"),
     ],
 )
-def test_a_url_that_is_wrong_is_explained_without_its_password(url: str, reason: str) -> None:
+def test_an_invalid_url_is_explained_without_its_password(url: str, reason: str) -> None:
     with pytest.raises(InvalidURL, match=reason) as caught:
         Bus.connect(url)
     assert "s3cr3t" not in str(caught.value)
@@ -243,7 +243,7 @@ def test_a_url_that_is_wrong_is_explained_without_its_password(url: str, reason:
 # -- moving and failing ----------------------------------------------------------------------------------------------
 
 
-def test_what_needs_keys_of_a_slot_that_is_half_moved_waits_and_nothing_is_torn(cluster: Cluster, bus: Bus) -> None:
+def test_scripts_wait_while_a_slot_is_half_moved(cluster: Cluster, bus: Bus) -> None:
     log = bus.core.log
     names = ["main", next(name for name in map(str, range(99)) if log.shard(name) == log.shard("main"))]
     added = [bus.page(name).add("observation", name) for name in names]
@@ -270,7 +270,7 @@ def test_what_needs_keys_of_a_slot_that_is_half_moved_waits_and_nothing_is_torn(
     assert check(bus) == []
 
 
-def test_slots_that_are_moved_under_load_lose_and_duplicate_nothing(cluster: Cluster, bus: Bus) -> None:
+def test_moving_slots_under_load_loses_and_duplicates_nothing(cluster: Cluster, bus: Bus) -> None:
     name = bus.core.log.bus
     with Reading(cluster.url, name) as reading, Load(cluster.url, name, ack="replica") as load:
         load.wait_for(60)
@@ -284,7 +284,7 @@ def test_slots_that_are_moved_under_load_lose_and_duplicate_nothing(cluster: Clu
     assert check(bus, Acknowledged(event_ids=load.acknowledged)) == []
 
 
-async def test_additions_of_tasks_that_share_calls_follow_a_slot_that_is_moved(cluster: Cluster, bus: Bus) -> None:
+async def test_grouped_additions_follow_a_moved_slot(cluster: Cluster, bus: Bus) -> None:
     done: list[str] = []
     moved: list[str] = []
 
@@ -311,7 +311,7 @@ async def test_additions_of_tasks_that_share_calls_follow_a_slot_that_is_moved(c
     assert len(contents) == len(set(contents)) == len(done)
 
 
-def test_a_slot_that_is_moved_as_a_whole_is_followed(cluster: Cluster, bus: Bus) -> None:
+def test_writers_follow_an_atomically_migrated_slot(cluster: Cluster, bus: Bus) -> None:
     slot = cluster.slot_of(bus, "page-0")
     with Load(cluster.url, bus.core.log.bus, ack="replica") as load:
         load.wait_for(60)
@@ -326,13 +326,13 @@ def test_a_slot_that_is_moved_as_a_whole_is_followed(cluster: Cluster, bus: Bus)
 
 
 @pytest.mark.slow
-def test_a_master_that_is_killed_under_load_loses_nothing_acknowledged(cluster: Cluster, bus: Bus) -> None:
+def test_killing_a_master_under_load_loses_no_acknowledged_write(cluster: Cluster, bus: Bus) -> None:
     kill_a_master_under_load(cluster, bus)
 
 
 @pytest.mark.faults
 @pytest.mark.timeout(300)
-def test_masters_that_are_killed_again_and_again_lose_nothing_acknowledged(cluster: Cluster, bus: Bus) -> None:
+def test_killing_masters_repeatedly_loses_no_acknowledged_write(cluster: Cluster, bus: Bus) -> None:
     for _ in range(12):
         kill_a_master_under_load(cluster, bus)
 

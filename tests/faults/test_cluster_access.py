@@ -86,7 +86,7 @@ KEPT = {
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.faults] if _is_on_one_slot(name) else []) for name in TRIES]
 )
-def test_a_role_may_do_on_a_cluster_what_it_may_do_on_one_server(cluster: Cluster, name: str) -> None:
+def test_a_role_has_the_same_rights_on_a_cluster(cluster: Cluster, name: str) -> None:
     wanted = TRIES[name]
     found: dict[str, str] = {}
     for users in rounds(wanted.roles):
@@ -94,7 +94,7 @@ def test_a_role_may_do_on_a_cluster_what_it_may_do_on_one_server(cluster: Cluste
     assert found == {user: "done" if user in wanted.roles else "forbidden" for user in READS}
 
 
-def test_the_daemons_of_a_projector_keep_all_shards_current(cluster: Cluster, bus: Bus) -> None:
+def test_daemons_with_the_projector_role_serve_all_shards(cluster: Cluster, bus: Bus) -> None:
     stop = threading.Event()
     with Bus.connect(url_of(cluster, "projector"), source="projector", sweep_interval="20ms") as mine:
         threads = [threading.Thread(target=run, args=(mine, stop)) for run in (run_projector, run_expirer)]
@@ -114,7 +114,7 @@ def test_the_daemons_of_a_projector_keep_all_shards_current(cluster: Cluster, bu
     assert check(bus) == []
 
 
-def test_a_publisher_and_a_reader_find_a_page_whose_slot_is_moved(cluster: Cluster, bus: Bus) -> None:
+def test_a_publisher_and_a_reader_follow_a_moved_slot(cluster: Cluster, bus: Bus) -> None:
     page = bus.page("moving")
     page.add("observation", "before")
     with (

@@ -32,7 +32,7 @@ def connect_all(server: Server, crew: Crew, bus: str, shards: list[int]) -> list
     return got
 
 
-def test_ten_clients_at_once_create_one_bus(shared_server: Server, crew: Crew, bus_name: str) -> None:
+def test_ten_concurrent_clients_create_one_bus(shared_server: Server, crew: Crew, bus_name: str) -> None:
     assert connect_all(shared_server, crew, bus_name, [4] * CLIENTS) == [4] * CLIENTS
     with Bus.connect(shared_server.url, bus=bus_name) as bus:
         assert bus.core.log.shards == 4
@@ -45,7 +45,7 @@ def test_ten_clients_at_once_create_one_bus(shared_server: Server, crew: Crew, b
         Bus.connect(shared_server.url, bus=bus_name, shards=3)
 
 
-def test_ten_clients_that_disagree_create_one_bus_and_the_others_are_refused(
+def test_concurrent_clients_with_other_shard_counts_are_refused(
     shared_server: Server, crew: Crew, bus_name: str
 ) -> None:
     got = connect_all(shared_server, crew, bus_name, [2, 4] * (CLIENTS // 2))
@@ -58,7 +58,7 @@ def test_ten_clients_that_disagree_create_one_bus_and_the_others_are_refused(
 
 
 @pytest.mark.parametrize("shards", [2, None])
-def test_a_bus_that_is_created_while_one_looks_is_taken_as_it_is(
+def test_a_bus_created_during_connect_keeps_its_shards(
     shared_server: Server, bus_name: str, monkeypatch: pytest.MonkeyPatch, shards: int | None
 ) -> None:
     execute, created = Engine.execute, list[Bus]()

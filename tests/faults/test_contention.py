@@ -86,17 +86,17 @@ def crowd(server: Server, bus: Bus, crew: Crew, jobs: int) -> None:
 
 
 @pytest.mark.slow
-def test_room_and_keys_never_drift_on_a_full_page(shared_server: Server, bus: Bus, crew: Crew) -> None:
+def test_room_and_keys_stay_consistent_on_a_full_page(shared_server: Server, bus: Bus, crew: Crew) -> None:
     crowd(shared_server, bus, crew, jobs=60)
 
 
 @pytest.mark.faults
 @pytest.mark.timeout(600)
-def test_room_and_keys_never_drift_on_a_full_page_for_long(shared_server: Server, bus: Bus, crew: Crew) -> None:
+def test_room_and_keys_stay_consistent_under_long_load(shared_server: Server, bus: Bus, crew: Crew) -> None:
     crowd(shared_server, bus, crew, jobs=2_000)
 
 
-def test_a_lapsed_fence_is_refused_whatever_it_is_for(
+def test_a_lapsed_fence_is_refused_for_every_operation(
     shared_server: Server, bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Clock(shared_server.url) as clock:

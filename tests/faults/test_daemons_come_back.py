@@ -33,7 +33,7 @@ Start = Callable[..., subprocess.Popen[bytes]]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Start daemons by name on an engine, and wait until they work; those that run at the end are killed."""
+    """Start daemons by name on an engine, and wait until they work; those still running at the end are killed."""
     started: list[subprocess.Popen[bytes]] = []
 
     def start_one(name: str, url: str, *arguments: str) -> subprocess.Popen[bytes]:
@@ -79,11 +79,11 @@ class Writer:
         return False
 
 
-def add_mortal(bus: Bus, event_id: str, mark: str) -> None:
+def add_brief(bus: Bus, event_id: str, mark: str) -> None:
     bus.page().add("reminder", mark, ttl="100ms", event_id=event_id)
 
 
-def everything_is_over(bus: Bus) -> bool:
+def is_idle(bus: Bus) -> bool:
     """Say whether all is folded, and nothing is open: the daemons have done their work."""
     with suppress(EngineError):
         status = bus.status()
@@ -91,7 +91,7 @@ def everything_is_over(bus: Bus) -> bool:
     return False
 
 
-def end(daemons: list[subprocess.Popen[bytes]]) -> None:
+def stop_all(daemons: list[subprocess.Popen[bytes]]) -> None:
     """Ask daemons to stop, and see that they do, cleanly and soon."""
     for daemon in daemons:
         daemon.send_signal(signal.SIGTERM)
@@ -106,43 +106,41 @@ def assert_all_ended_once(bus: Bus, said: Acknowledged) -> None:
 
 
 @pytest.mark.slow
-def test_daemons_outlive_an_engine_that_is_killed_again_and_again(
-    new_server: Callable[..., Server], start: Start
-) -> None:
+def test_daemons_survive_repeated_engine_kills(new_server: Callable[..., Server], start: Start) -> None:
     server = new_server(**DURABLE)
     daemons = [start(name, server.url) for name in ("projector", "expirer", "projector", "expirer")]
     writer = Writer(lambda: Bus.connect(server.url, source="writer", ack="fsync"))
     for _ in range(4):
         for _ in range(10):
-            writer.persist(add_mortal)
+            writer.persist(add_brief)
         server.kill()
         server.start()
     with Bus.connect(server.url) as bus:
-        eventually(lambda: everything_is_over(bus))
-        end(daemons)
+        eventually(lambda: is_idle(bus))
+        stop_all(daemons)
         assert_all_ended_once(bus, writer.said)
 
 
-def test_daemons_outlive_an_engine_that_hangs(new_server: Callable[..., Server], start: Start) -> None:
+def test_daemons_survive_a_hanging_engine(new_server: Callable[..., Server], start: Start) -> None:
     server = new_server(**DURABLE)
     daemons = [start(name, server.url) for name in ("projector", "expirer")]
     with Bus.connect(server.url, source="writer") as bus:
         writer = Writer(lambda: Bus.connect(server.url, source="writer"))
-        writer.persist(add_mortal)
-        eventually(lambda: everything_is_over(bus))
+        writer.persist(add_brief)
+        eventually(lambda: is_idle(bus))
         server.pause()
         with pytest.raises(EngineError):
             Bus.connect(server.url, socket_timeout="100ms")
         server.go_on()
-        writer.persist(add_mortal)
-        eventually(lambda: everything_is_over(bus))
-        end(daemons)
+        writer.persist(add_brief)
+        eventually(lambda: is_idle(bus))
+        stop_all(daemons)
         assert_all_ended_once(bus, writer.said)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("setting", "bad", "good"), [("maxmemory", "1mb", "0"), ("min-replicas-to-write", "1", "0")])
-def test_daemons_outlive_an_engine_that_takes_no_writes_for_a_while(
+def test_daemons_survive_an_engine_that_refuses_writes(
     new_server: Callable[..., Server], start: Start, tmp_path: Path, setting: str, bad: str, good: str
 ) -> None:
     server = new_server(**DURABLE)
@@ -153,16 +151,16 @@ def test_daemons_outlive_an_engine_that_takes_no_writes_for_a_while(
         logs = [tmp_path / "projector-0.err", tmp_path / "expirer-1.err"]
         eventually(lambda: all(b'"waiting"' in log.read_bytes() for log in logs))
         client.config_set(setting, good)
-        eventually(lambda: everything_is_over(bus))
+        eventually(lambda: is_idle(bus))
         eventually(lambda: all(b'"going on"' in log.read_bytes() for log in logs))
-        end(daemons)
+        stop_all(daemons)
         for log in logs:
             said = [json.loads(line)["event"] for line in log.read_text().splitlines()]
             assert [said.count(word) for word in ("started", "waiting", "going on", "stopped")] == [1, 1, 1, 1]
         assert check(bus) == []
 
 
-def test_daemons_outlive_an_entry_added_by_hand(
+def test_daemons_wait_for_the_repair_of_a_foreign_entry(
     new_server: Callable[..., Server], start: Start, tmp_path: Path
 ) -> None:
     server = new_server(**DURABLE)
@@ -173,14 +171,14 @@ def test_daemons_outlive_an_entry_added_by_hand(
         logs = [tmp_path / "up-0.err", tmp_path / "expirer-1.err"]
         eventually(lambda: all(b'"waiting"' in log.read_bytes() and b"repair" in log.read_bytes() for log in logs))
         assert [entry.stream_id for entry in bus.repair()] == ["9999999999999-1"]
-        eventually(lambda: everything_is_over(bus))
-        end(daemons)
+        eventually(lambda: is_idle(bus))
+        stop_all(daemons)
         assert check(bus) == []
 
 
 @pytest.mark.slow
 @pytest.mark.alone
-def test_all_daemons_end_within_seconds_while_the_engine_hangs(
+def test_daemons_stop_within_seconds_while_the_engine_hangs(
     new_server: Callable[..., Server], start: Start, tmp_path: Path
 ) -> None:
     server = new_server(**DURABLE)
@@ -199,7 +197,7 @@ def test_all_daemons_end_within_seconds_while_the_engine_hangs(
         assert (lines[0], lines[-1]) == ("started", "stopped")
 
 
-def test_an_expirer_that_may_not_sweep_ends_with_one_line_and_its_code(
+def test_a_forbidden_expirer_exits_with_one_line_and_its_code(
     new_server: Callable[..., Server], start: Start, tmp_path: Path
 ) -> None:
     server = new_server(tcp=True, **DURABLE)
@@ -214,7 +212,7 @@ def test_an_expirer_that_may_not_sweep_ends_with_one_line_and_its_code(
     assert [json.loads(line)["event"] for line in logged] == ["started"]
 
 
-def test_daemons_restart_an_embedded_engine_that_was_killed(start: Start, tmp_path: Path) -> None:
+def test_daemons_restart_a_killed_embedded_engine(start: Start, tmp_path: Path) -> None:
     directory = tmp_path / "e"
     url = f"embedded:{directory}"
     try:
@@ -225,8 +223,8 @@ def test_daemons_restart_an_embedded_engine_that_was_killed(start: Start, tmp_pa
         os.kill(engine.pid, signal.SIGKILL)
         eventually(lambda: ensure_running(directory).pid != engine.pid)
         with Bus.connect(url, source="writer") as bus:
-            eventually(lambda: everything_is_over(bus))
-            end(daemons)
+            eventually(lambda: is_idle(bus))
+            stop_all(daemons)
             project(bus)
             assert [event.kind for event in bus.events()] == ["added", "status_changed"]
             assert check(bus) == []

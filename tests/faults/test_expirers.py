@@ -42,7 +42,7 @@ def count_open(bus: Bus, page: str) -> int:
 
 
 @pytest.mark.slow
-def test_two_expirers_append_one_expiry_for_each_of_thousands(shared_server: Server, bus: Bus, crew: Crew) -> None:
+def test_two_expirers_expire_thousands_once_each(shared_server: Server, bus: Bus, crew: Crew) -> None:
     pages = ["main", "other"]
     items = [NewObservation(type="reminder", content=str(number), ttl="3s") for number in range(DUE // 10)]
     for number in range(10):
@@ -61,7 +61,7 @@ def test_two_expirers_append_one_expiry_for_each_of_thousands(shared_server: Ser
     assert check(bus) == []
 
 
-def test_an_expirer_that_is_killed_leaves_the_rest_to_the_next(shared_server: Server, bus: Bus, crew: Crew) -> None:
+def test_the_next_expirer_continues_after_a_kill(shared_server: Server, bus: Bus, crew: Crew) -> None:
     page = bus.page()
     items = [NewObservation(type="reminder", content=str(number), ttl="500ms") for number in range(500)]
     for _ in range(2):
@@ -76,7 +76,7 @@ def test_an_expirer_that_is_killed_leaves_the_rest_to_the_next(shared_server: Se
     assert check(bus) == []
 
 
-def test_a_moment_that_moves_while_expirers_look_is_not_forgotten(shared_server: Server, bus: Bus, crew: Crew) -> None:
+def test_an_expiry_moved_during_sweeps_is_not_forgotten(shared_server: Server, bus: Bus, crew: Crew) -> None:
     """Repeats of a keyed observation move its end on and on, under the hands of expirers and a projector."""
     page = bus.page()
     for _ in range(2):
@@ -93,7 +93,7 @@ def test_a_moment_that_moves_while_expirers_look_is_not_forgotten(shared_server:
     assert check(bus) == []
 
 
-def test_a_moment_that_moves_between_two_looks_is_not_forgotten(
+def test_an_expiry_moved_between_two_reads_is_not_forgotten(
     shared_server: Server, bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The due set lags behind: by the time it is read, a repeat has moved the end, and a projector notes it then."""

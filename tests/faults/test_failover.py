@@ -74,7 +74,7 @@ def fold_across(pair: Pair, between: Callable[[], object] = lambda: None) -> Out
             return folded.outcome
 
 
-def test_a_commit_of_what_only_the_old_master_had_is_refused(pair: Pair) -> None:
+def test_a_commit_of_events_the_new_master_lacks_is_refused(pair: Pair) -> None:
     pair.part()
     ghost = pair.old.page().add("observation", "only the old master knows of it", tags=["ghost"])
     pair.new.page().add("observation", "what the new master got instead")
@@ -84,7 +84,7 @@ def test_a_commit_of_what_only_the_old_master_had_is_refused(pair: Pair) -> None
     assert pair.new.page().list(tags="ghost") == []
 
 
-def test_a_commit_about_a_document_that_both_know_is_refused_too(pair: Pair) -> None:
+def test_a_commit_to_a_shared_document_is_refused_after_a_failover(pair: Pair) -> None:
     pair.fold_to_the_end()
     pair.part()
     known = pair.old.page().list()[0]
@@ -95,14 +95,14 @@ def test_a_commit_about_a_document_that_both_know_is_refused_too(pair: Pair) -> 
     assert pair.new.page().get(known.id).content == "said to the new master"
 
 
-def test_a_commit_of_what_both_masters_have_is_taken(pair: Pair) -> None:
+def test_a_commit_of_events_on_both_masters_is_accepted(pair: Pair) -> None:
     pair.part()
     pair.new.page().add("observation", "what the new master got since")
     assert fold_across(pair) is Outcome.DONE
     assert check(pair.new) == []
 
 
-def test_documents_that_are_newer_than_the_checkpoint_are_not_built_upon(pair: Pair) -> None:
+def test_documents_newer_than_the_checkpoint_are_not_built_upon(pair: Pair) -> None:
     """A projector reads events, another commits them, and it reads documents; the commit never reaches the replica."""
     pair.fold_to_the_end()
     page = pair.old.page()
@@ -147,7 +147,7 @@ def project_on(bus: Bus, stop: threading.Event) -> None:
             stop.wait(0.01)
 
 
-def test_a_reader_notices_that_the_new_master_has_other_events(pair: Pair) -> None:
+def test_a_reader_notices_other_events_on_the_new_master(pair: Pair) -> None:
     with Proxy(pair.master) as proxy, Bus.connect(proxy.url) as bus:
         stop = threading.Event()
         events = bus.events(follow=True, stop=stop)
@@ -164,7 +164,7 @@ def test_a_reader_notices_that_the_new_master_has_other_events(pair: Pair) -> No
         stop.set()
 
 
-def test_a_reader_notices_that_the_new_master_has_fewer_events(pair: Pair) -> None:
+def test_a_reader_notices_fewer_events_on_the_new_master(pair: Pair) -> None:
     with Proxy(pair.master) as proxy, Bus.connect(proxy.url) as bus:
         stop = threading.Event()
         events = bus.events(follow=True, stop=stop)
@@ -188,7 +188,7 @@ def clocks(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Clock,
         yield old, new
 
 
-def test_a_reader_notices_other_events_also_when_their_numbers_fit(pair: Pair, clocks: tuple[Clock, Clock]) -> None:
+def test_a_reader_notices_other_events_with_matching_seqs(pair: Pair, clocks: tuple[Clock, Clock]) -> None:
     old, new = clocks
     with Proxy(pair.master) as proxy, Bus.connect(proxy.url) as bus:
         stop = threading.Event()
@@ -206,7 +206,7 @@ def test_a_reader_notices_other_events_also_when_their_numbers_fit(pair: Pair, c
         stop.set()
 
 
-def test_a_retry_finds_its_event_on_a_new_master_whose_clock_is_behind(pair: Pair, clocks: tuple[Clock, Clock]) -> None:
+def test_a_retry_finds_its_event_on_a_master_with_a_slow_clock(pair: Pair, clocks: tuple[Clock, Clock]) -> None:
     old, _ = clocks
     with Proxy(pair.master) as proxy, Bus.connect(proxy.url, source="writer") as bus:
         old.advance("1h")
@@ -221,9 +221,7 @@ def test_a_retry_finds_its_event_on_a_new_master_whose_clock_is_behind(pair: Pai
     assert check(pair.new) == []
 
 
-def test_a_retry_finds_its_event_before_a_position_at_which_the_new_master_has_another(
-    pair: Pair, clocks: tuple[Clock, Clock]
-) -> None:
+def test_a_retry_finds_its_event_before_a_reused_position(pair: Pair, clocks: tuple[Clock, Clock]) -> None:
     clocks[0].set(clocks[1].ms)
     with Proxy(pair.master) as proxy, Bus.connect(proxy.url, source="writer") as bus:
         for word in ("this", "that"):
@@ -238,9 +236,7 @@ def test_a_retry_finds_its_event_before_a_position_at_which_the_new_master_has_a
     assert check(pair.new) == []
 
 
-def test_a_commit_is_refused_also_when_the_new_master_has_another_event_at_that_position(
-    pair: Pair, clocks: tuple[Clock, Clock]
-) -> None:
+def test_a_commit_is_refused_for_another_event_at_its_position(pair: Pair, clocks: tuple[Clock, Clock]) -> None:
     clocks[0].set(clocks[1].ms)
     ghost = pair.old.page().add("observation", "only the old master knows of it", tags=["ghost"])
     other = pair.new.page().add("observation", "what the new master got instead")
@@ -264,9 +260,7 @@ def test_a_reader_notices_another_event_at_its_position(pair: Pair, clocks: tupl
         stop.set()
 
 
-def test_acks_of_what_only_the_old_master_had_hide_nothing_of_the_new_one(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_acks_of_lost_events_hide_no_event_of_the_new_master(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     with Proxy(pair.master) as proxy, Bus.connect(proxy.url, source="consumer") as bus:
         with bus.subscribe("router") as deliveries:
             for delivery in islice(deliveries, 3):
@@ -286,7 +280,7 @@ def test_acks_of_what_only_the_old_master_had_hide_nothing_of_the_new_one(
             next(deliveries)
 
 
-def test_a_reader_notices_that_the_log_is_another_though_it_begins_with_the_same_events(
+def test_a_reader_notices_a_new_log_with_the_same_first_events(
     new_server: Callable[..., Server], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server, stop = new_server(), threading.Event()
@@ -305,7 +299,7 @@ def test_a_reader_notices_that_the_log_is_another_though_it_begins_with_the_same
         stop.set()
 
 
-def test_a_writer_leaves_a_master_that_became_a_replica(pair: Pair) -> None:
+def test_a_writer_reconnects_when_its_master_became_a_replica(pair: Pair) -> None:
     with Proxy(pair.master) as proxy, Bus.connect(proxy.url, source="writer") as bus:
         bus.page().add("observation", "while the old master was one")
         pair.part()
@@ -318,7 +312,7 @@ def test_a_writer_leaves_a_master_that_became_a_replica(pair: Pair) -> None:
     assert check(pair.new) == []
 
 
-def test_ack_replica_counts_the_copies_also_when_the_script_is_new_to_the_engine(pair: Pair) -> None:
+def test_ack_replica_counts_copies_when_the_script_is_reloaded(pair: Pair) -> None:
     timeout = "500ms"  # the wait for the replica has to end before that
     with (
         Bus.connect(pair.master.url, source="writer", ack="replica") as bus,

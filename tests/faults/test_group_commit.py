@@ -58,9 +58,7 @@ def calls(server: Server) -> int:
         return int(stats["cmdstat_evalsha"]["calls"])
 
 
-async def test_additions_at_once_are_few_calls_and_each_a_batch_of_its_own(
-    shared_server: Server, bus_name: str
-) -> None:
+async def test_concurrent_additions_share_calls_but_not_batches(shared_server: Server, bus_name: str) -> None:
     async with opened(shared_server.url, bus_name) as bus:
         before = calls(shared_server)
         added = await add_all(bus)
@@ -77,7 +75,7 @@ async def test_additions_at_once_are_few_calls_and_each_a_batch_of_its_own(
         }.items()
 
 
-async def test_the_script_of_additions_at_once_is_loaded_again(shared_server: Server, bus_name: str) -> None:
+async def test_the_flushed_group_script_is_loaded_again(shared_server: Server, bus_name: str) -> None:
     async with opened(shared_server.url, bus_name) as bus:
         with shared_server.client() as client:
             client.script_flush()
@@ -101,7 +99,7 @@ async def test_each_caller_keeps_its_order(shared_server: Server, bus_name: str)
     assert sorted(seq for each in positions for seq in each) == list(range(2, 202))
 
 
-async def test_a_refusal_is_that_of_one_caller(shared_server: Server, bus_name: str) -> None:
+async def test_a_refusal_affects_one_caller_only(shared_server: Server, bus_name: str) -> None:
     batch = [NewObservation(type="observation", content=f"of a batch {number}") for number in range(5)]
     async with opened(shared_server.url, bus_name) as bus:
         page = bus.page()
@@ -123,9 +121,7 @@ async def test_a_refusal_is_that_of_one_caller(shared_server: Server, bus_name: 
 
 
 @pytest.mark.parametrize("on_full", ["refuse", "displace"])
-async def test_room_is_as_if_they_had_come_one_after_the_other(
-    shared_server: Server, bus_name: str, on_full: str
-) -> None:
+async def test_grouped_additions_respect_the_room_of_a_page(shared_server: Server, bus_name: str, on_full: str) -> None:
     async with opened(shared_server.url, bus_name, max_observations=20, on_full=on_full) as bus:
         added = await add_all(bus)
         kinds = Counter([event.kind async for event in bus.events(pages=["main"])])
@@ -139,7 +135,7 @@ async def test_room_is_as_if_they_had_come_one_after_the_other(
 
 @pytest.mark.parametrize("kind", ["request", "reply"])
 @pytest.mark.parametrize("number", [1, 2, 3])
-async def test_what_is_lost_on_the_way_is_there_once(
+async def test_a_lost_group_call_adds_each_observation_once(
     shared_server: Server, bus_name: str, kind: Cut, number: int
 ) -> None:
     with Proxy(shared_server) as proxy:
@@ -153,9 +149,7 @@ async def test_what_is_lost_on_the_way_is_there_once(
         assert len(marks(other)) == TASKS
 
 
-async def test_what_arrives_after_all_that_it_carried_was_sent_again_changes_nothing(
-    shared_server: Server, bus_name: str
-) -> None:
+async def test_a_group_call_arriving_after_its_retry_changes_nothing(shared_server: Server, bus_name: str) -> None:
     with Proxy(shared_server) as proxy:
         async with opened(proxy.url, bus_name) as bus:
             proxy.arm("request", 2, keep=True)
@@ -167,7 +161,7 @@ async def test_what_arrives_after_all_that_it_carried_was_sent_again_changes_not
         assert len(marks(other)) == TASKS
 
 
-async def test_cancelled_tasks_take_nothing_from_others(shared_server: Server, bus_name: str) -> None:
+async def test_cancelled_tasks_do_not_affect_other_additions(shared_server: Server, bus_name: str) -> None:
     async with opened(shared_server.url, bus_name) as bus:
         for turns in range(6):
             tasks = [
@@ -188,7 +182,7 @@ async def test_cancelled_tasks_take_nothing_from_others(shared_server: Server, b
         assert set(marks(other).values()) == {1}
 
 
-async def test_an_engine_that_is_killed_loses_nothing_acknowledged(
+async def test_killing_the_engine_loses_no_acknowledged_addition(
     new_server: Callable[..., Server], bus_name: str
 ) -> None:
     server = new_server(**DURABLE)
@@ -215,7 +209,7 @@ async def test_an_engine_that_is_killed_loses_nothing_acknowledged(
 
 @pytest.mark.slow
 @pytest.mark.alone
-async def test_waiting_for_replicas_holds_no_one_up(shared_server: Server, bus_name: str) -> None:
+async def test_waiting_for_replicas_does_not_delay_reads(shared_server: Server, bus_name: str) -> None:
     async with opened(shared_server.url, bus_name):
         settings: dict[str, Any] = {"ack": "replica", "replicas": 1, "socket_timeout": 2.0}  # replicas get half of that
         async with await AsyncBus.connect(shared_server.url, bus=bus_name, source="other", **settings) as other:
@@ -231,9 +225,7 @@ async def test_waiting_for_replicas_holds_no_one_up(shared_server: Server, bus_n
 
 
 @pytest.mark.alone
-async def test_an_engine_that_hangs_is_unreachable_for_all_at_once(
-    new_server: Callable[..., Server], bus_name: str
-) -> None:
+async def test_a_hanging_engine_fails_all_additions_together(new_server: Callable[..., Server], bus_name: str) -> None:
     server = new_server()
     async with opened(server.url, bus_name, socket_timeout=1.0) as bus:
         bus.core.log.patience = 0.5

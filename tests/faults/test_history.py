@@ -31,19 +31,19 @@ SECONDS, SEED = 7.0, 163285
 
 
 @pytest.fixture(scope="module")
-def clean() -> bytes:
+def round_without_violations() -> bytes:
     """A round in which everything failed that can, as bytes: each test gets a copy to tamper with."""
     return pickle.dumps(play_round(SECONDS, SEED))
 
 
 @pytest.fixture
-def history(clean: bytes) -> History:
-    copy: History = pickle.loads(clean)  # noqa: S301  # it was made above
+def history(round_without_violations: bytes) -> History:
+    copy: History = pickle.loads(round_without_violations)  # noqa: S301  # it was made above
     return copy
 
 
 @pytest.mark.slow
-def test_nothing_is_violated_whatever_fails(history: History) -> None:
+def test_a_round_of_all_faults_has_no_violation(history: History) -> None:
     tally = Counter[str]()
     assert judge(history, tally) == []
     assert {fault.kind for fault in draw(SEED, SECONDS, CREW)} == DECK.keys()
@@ -56,12 +56,12 @@ def test_nothing_is_violated_whatever_fails(history: History) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(compiler() is None, reason="needs a C compiler on Linux")
-def test_power_is_cut_and_clocks_differ(history: History) -> None:
+def test_a_round_cuts_power_and_skews_clocks(history: History) -> None:
     assert history.did["power cut"] > 0
     assert len({reign.skew for reign in history.reigns}) > 1
 
 
-def test_the_same_seed_has_the_same_faults() -> None:
+def test_the_same_seed_draws_the_same_faults() -> None:
     assert draw(7, 30, CREW) == draw(7, 30, CREW) != draw(8, 30, CREW)
     assert {fault.kind for fault in draw(7, 30, CREW)} == DECK.keys()
 
@@ -101,7 +101,7 @@ def told(history: History, what: str, **fields: Any) -> list[Record]:
     ]  # fmt: skip
 
 
-def an_acknowledged_write(history: History) -> Write:
+def last_acknowledged_write(history: History) -> Write:
     """Return the last one that was answered, and can be told from others."""
     case = Case(history)
     return next(
@@ -112,7 +112,7 @@ def an_acknowledged_write(history: History) -> Write:
 
 def lose_an_acknowledged_write(history: History) -> None:
     case, number = Case(history), len(history.reigns) - 1
-    lost = case.entries_of(an_acknowledged_write(history), number)
+    lost = case.entries_of(last_acknowledged_write(history), number)
 
     def lose(entries: list[Entry]) -> None:
         for entry in lost:
@@ -121,7 +121,7 @@ def lose_an_acknowledged_write(history: History) -> None:
     edit_log(history, lose)
 
 
-def write_it_twice(history: History) -> None:
+def duplicate_an_event(history: History) -> None:
     def again(entries: list[Entry]) -> None:
         entries.append(entries[-1]._replace(seq=entries[-1].seq + 1))
 
@@ -137,7 +137,7 @@ def forget_resets(history: History) -> None:
         edit(history, session, reset=False)
 
 
-def deliver_again(history: History) -> None:
+def deliver_an_acked_event_again(history: History) -> None:
     forget_resets(history)
     sample = told(history, "sample", sub="everything")[-1]
     handed = told(history, "handed", sub="everything")[0]
@@ -188,21 +188,23 @@ def skip_in_following(history: History) -> None:
     history.records.remove(told(history, "followed")[5])
 
 
-def claims_of(history: History) -> list[Record]:
+def claim_answers(history: History) -> list[Record]:
     """Return the answers to those who got a new claim."""
     new = {(asked.who, asked.told["n"]) for asked in told(history, "invoke", call="claim", fence=None)}
     return [answer for answer in told(history, "ok") if (answer.who, answer.told["n"]) in new]
 
 
-def give_a_claim_to_two(history: History) -> None:
-    claim = claims_of(history)[0]
+def grant_a_claim_twice(history: History) -> None:
+    claim = claim_answers(history)[0]
     asked = next(each for each in told(history, "invoke", n=claim.told["n"]) if each.who == claim.who)
     for record in (asked, claim):
         add(history, record, who="claimer-1.99", t=record.t + 0.0001)
 
 
-def have_two_believe(history: History) -> None:
-    claim = max(claims_of(history), key=lambda claim: claim.told["until"] - claim.ms)  # one that was not over when told
+def grant_overlapping_claims(history: History) -> None:
+    claim = max(
+        claim_answers(history), key=lambda claim: claim.told["until"] - claim.ms
+    )  # one that was not over when told
     asked = next(each for each in told(history, "invoke", n=claim.told["n"]) if each.who == claim.who)
     log = last_log(history)
     end, first = log.entries[-1], log.by_id[asked.told["event_id"]]
@@ -212,12 +214,12 @@ def have_two_believe(history: History) -> None:
         told={"id": asked.told["id"], "fence": second.fence, "until": second.until})  # fmt: skip
 
 
-def hand_out_a_job_unwritten(history: History) -> None:
+def hand_out_an_unwritten_job(history: History) -> None:
     job = told(history, "job")[0]
     edit(history, job, until=job.told["until"] + 1)
 
 
-def a_fenced_update(history: History) -> Write:
+def first_fenced_update(history: History) -> Write:
     case = Case(history)
     number = len(case.reigns) - 1
     return next(
@@ -227,12 +229,12 @@ def a_fenced_update(history: History) -> Write:
 
 
 def forge_a_fence(history: History) -> None:
-    write = a_fenced_update(history)
+    write = first_fenced_update(history)
     edit(history, write.asked, fence=write.told["fence"] - 1)
 
 
 def lend_a_fence(history: History) -> None:
-    write = a_fenced_update(history)
+    write = first_fenced_update(history)
 
     def claim_as_another(entries: list[Entry]) -> None:
         for at, entry in enumerate(entries):
@@ -266,24 +268,24 @@ def close_twice(history: History) -> None:
     edit_log(history, again)
 
 
-def read_late(history: History) -> None:
+def read_old_rows(history: History) -> None:
     first, *_, last = told(history, "read")
     edit(history, last, rows=first.told["rows"])
 
 
-def read_in_parts(history: History) -> None:
+def read_a_part_of_the_page(history: History) -> None:
     last = told(history, "read")[-1]
     edit(history, last, rows=last.told["rows"][1:])
 
 
-def see_another_version(history: History) -> None:
+def see_a_wrong_version(history: History) -> None:
     last = told(history, "saw")[-1]
     (id, version, seq), *rest = last.told["rows"]
     edit(history, last, rows=[[id, version + 1, seq + 1], *rest])
 
 
-def refuse_what_is_written(history: History) -> None:
-    answer = an_acknowledged_write(history).answer
+def refuse_a_write_in_the_log(history: History) -> None:
+    answer = last_acknowledged_write(history).answer
     history.records[history.records.index(answer)] = answer._replace(what="refused")
 
 
@@ -322,7 +324,7 @@ def accept_a_stale_read(history: History) -> None:
     edit(history, last, rows=rows)
 
 
-def let_another_use_a_fence(history: History) -> None:
+def use_the_fence_of_another(history: History) -> None:
     """Have a write under a fence come from one who does not hold the claim."""
     case, number = Case(history), len(history.reigns) - 1
     write = next(
@@ -336,9 +338,9 @@ def let_another_use_a_fence(history: History) -> None:
 
 PLANTS: dict[Callable[[History], None], str] = {
     lose_an_acknowledged_write: "lost",
-    hand_out_a_job_unwritten: "lost",
-    write_it_twice: "duplicated",
-    deliver_again: "duplicated",
+    hand_out_an_unwritten_job: "lost",
+    duplicate_an_event: "duplicated",
+    deliver_an_acked_event_again: "duplicated",
     turn_back_the_clock: "non-monotonic",
     turn_back_a_reader: "non-monotonic",
     turn_back_a_cursor: "non-monotonic",
@@ -346,19 +348,19 @@ PLANTS: dict[Callable[[History], None], str] = {
     skip_a_delivery: "skipped",
     skip_a_change: "skipped",
     skip_in_following: "skipped",
-    give_a_claim_to_two: "split claim",
-    have_two_believe: "split claim",
+    grant_a_claim_twice: "split claim",
+    grant_overlapping_claims: "split claim",
     forge_a_fence: "fence violated",
     lend_a_fence: "fence violated",
     forge_a_version: "transition won twice",
     close_twice: "transition won twice",
-    read_late: "stale read",
-    read_in_parts: "torn read",
-    see_another_version: "torn read",
-    refuse_what_is_written: "refused and written",
+    read_old_rows: "stale read",
+    read_a_part_of_the_page: "torn read",
+    see_a_wrong_version: "torn read",
+    refuse_a_write_in_the_log: "refused and written",
     lose_an_update: "not linearizable",
     accept_a_stale_read: "not linearizable",
-    let_another_use_a_fence: "not linearizable",
+    use_the_fence_of_another: "not linearizable",
     edit_a_document: "state != fold",
     lambda history: history.unsound.append("a head that does not follow from the log"): "state != fold",
     lambda history: history.stuck.append("the readers do not go on"): "stuck",
@@ -371,25 +373,25 @@ def test_every_kind_of_violation_is_planted() -> None:
 
 
 @pytest.mark.parametrize("plant", PLANTS)
-def test_the_judge_sees_what_is_planted_in_the_notes(history: History, plant: Callable[[History], None]) -> None:
+def test_the_judge_finds_each_planted_violation(history: History, plant: Callable[[History], None]) -> None:
     plant(history)
     assert any(violation.kind == PLANTS[plant] for violation in violations(history))
 
 
 def test_a_duplicated_claim_is_not_linearizable(history: History) -> None:
-    give_a_claim_to_two(history)
+    grant_a_claim_twice(history)
     assert "not linearizable" in {violation.kind for violation in heads(Case(history))}
 
 
-def test_a_job_from_a_flushed_log_is_not_a_claim_in_the_next(history: History) -> None:
-    claim = claims_of(history)[0]
+def test_a_job_of_a_flushed_log_is_no_claim_in_the_next(history: History) -> None:
+    claim = claim_answers(history)[0]
     asked = next(each for each in told(history, "invoke", n=claim.told["n"]) if each.who == claim.who)
     job = {"id": asked.told["id"], "fence": claim.told["fence"], "until": claim.told["until"] - 500}
     add(history, claim, what="job", who="worker-1.99", told=job)
     assert list(heads(Case(history))) == []
 
 
-def test_a_view_is_judged_by_the_log_it_saw_not_by_one_that_has_another_event_at_its_position(history: History) -> None:
+def test_a_view_is_judged_by_the_log_that_it_saw(history: History) -> None:
     before, saw = (record for record in told(history, "saw")[-2:])
     reign = history.reigns[-1]
     entries = [
@@ -400,7 +402,7 @@ def test_a_view_is_judged_by_the_log_it_saw_not_by_one_that_has_another_event_at
     assert [found for found in reads(Case(history)) if found.where == saw.who] == []
 
 
-def test_the_checker_of_heads_says_what_it_left_out(history: History) -> None:
+def test_the_head_checker_counts_skipped_and_undecided_ones(history: History) -> None:
     tally = Counter[str]()
     assert list(heads(Case(history), tally, seconds=-1)) == []
     assert tally["observations skipped"] > 20
@@ -409,7 +411,7 @@ def test_the_checker_of_heads_says_what_it_left_out(history: History) -> None:
     assert tally["observations undecided"] > 0
 
 
-def test_an_older_version_may_stop_before_new_data_and_for_no_other_reason(history: History) -> None:
+def test_an_older_version_may_stop_only_with_code_too_old(history: History) -> None:
     for who, trace in (
         ("worker-1.0", "CodeTooOld: …"),
         ("worker-1.1", "TypeError: …"),
@@ -420,7 +422,7 @@ def test_an_older_version_may_stop_before_new_data_and_for_no_other_reason(histo
     assert [violation.where for violation in judge(history)] == ["worker-1.1", "worker-0.0"]
 
 
-def test_a_round_with_a_replica_of_another_run_is_not_judged(tmp_path: Path) -> None:
+def test_a_round_with_a_foreign_replica_fails(tmp_path: Path) -> None:
     stranger = Server(embedded_binary(), tcp=True)
     try:
         with Arena(SEED, tmp_path) as arena:
@@ -432,11 +434,11 @@ def test_a_round_with_a_replica_of_another_run_is_not_judged(tmp_path: Path) -> 
         stranger.close()
 
 
-# -- code that is broken -------------------------------------------------------------------------------------------
+# -- sabotage -----------------------------------------------------------------------------------------------------
 
 
 ROUNDS = 6
-"""How many rounds broken code gets to show itself: on a slow machine, little happens in one."""
+"""How many rounds sabotaged code gets to show itself: on a slow machine, little happens in one."""
 
 
 BREACHES: dict[str, tuple[str, str]] = {
@@ -457,8 +459,8 @@ def is_breach(found: Violation, sabotage: str) -> bool:
 
 
 @pytest.fixture(scope="module")
-def broken() -> list[Violation]:
-    """What is violated in rounds with one failover in which everything runs code that is broken, until all of it is."""
+def sabotaged() -> list[Violation]:
+    """Play rounds of sabotaged code, each with a failover, until every sabotage shows; return all violations."""
     found: list[Violation] = []
     for number in range(ROUNDS):
         found += judge(play_round(0.9, SEED + number, ("late failover",), list(SABOTAGE)))
@@ -467,11 +469,11 @@ def broken() -> list[Violation]:
     return found
 
 
-def test_all_that_can_be_broken_is_looked_for() -> None:
+def test_every_sabotage_has_an_expected_violation() -> None:
     assert BREACHES.keys() == SABOTAGE.keys()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sabotage", BREACHES)
-def test_the_judge_sees_code_that_is_broken(broken: list[Violation], sabotage: str) -> None:
-    assert any(is_breach(found, sabotage) for found in broken)
+def test_the_judge_detects_each_sabotage(sabotaged: list[Violation], sabotage: str) -> None:
+    assert any(is_breach(found, sabotage) for found in sabotaged)

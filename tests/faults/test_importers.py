@@ -23,7 +23,7 @@ def events_by_shard(bus: Bus) -> list[int]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shards", [1, 3])
-def test_an_import_that_is_killed_at_any_step_leaves_nothing_or_is_completed(
+def test_a_killed_import_leaves_nothing_or_can_be_completed(
     shared_server: Server, bus_name: str, crew: Crew, tmp_path: Path, shards: int
 ) -> None:
     file, steps, step = tmp_path / "all.jsonl", tmp_path / "steps", -1
@@ -60,7 +60,7 @@ def test_an_import_that_is_killed_at_any_step_leaves_nothing_or_is_completed(
     assert some_were_left
 
 
-def test_what_a_killed_import_left_does_not_hinder_the_live_bus(
+def test_leftovers_of_a_killed_import_do_not_affect_the_live_bus(
     shared_server: Server, bus_name: str, crew: Crew, tmp_path: Path
 ) -> None:
     file = tmp_path / "all.jsonl"

@@ -62,7 +62,7 @@ def load_and_kill(server: Server, crew: Crew, directory: Path, random: Random, e
         assert check(bus, read_said(said)) == []
 
 
-def test_nothing_acknowledged_is_lost_when_processes_are_killed(
+def test_killing_processes_loses_no_acknowledged_write(
     each_binary: Path, new_server: Callable[..., Server], crew: Crew, tmp_path: Path
 ) -> None:
     load_and_kill(new_server(each_binary, **DURABLE), crew, tmp_path, Random(1), engines=3, projectors=6)
@@ -71,7 +71,7 @@ def test_nothing_acknowledged_is_lost_when_processes_are_killed(
 @pytest.mark.faults
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", range(4))
-def test_nothing_acknowledged_is_lost_when_processes_are_killed_for_minutes(
+def test_killing_for_minutes_loses_no_acknowledged_write(
     each_binary: Path, new_server: Callable[..., Server], crew: Crew, tmp_path: Path, seed: int
 ) -> None:
     load_and_kill(new_server(each_binary, **DURABLE), crew, tmp_path, Random(seed), engines=40, projectors=80)

@@ -28,23 +28,23 @@ def answer(*operations: Operation) -> str:
 ADD = op(0, 1, "add", version=1)
 
 
-def test_operations_at_once_may_have_happened_in_any_order() -> None:
+def test_concurrent_operations_may_take_any_order() -> None:
     assert answer(ADD, op(2, 9, "update", version=3), op(2, 9, "update", "b", version=2)) == "yes"
     assert answer(ADD, op(2, 9, "read", version=1), op(3, 4, "update", version=2), op(5, 6, "read", version=2)) == "yes"
 
 
-def test_operations_one_after_the_other_have_happened_so() -> None:
+def test_sequential_operations_keep_their_order() -> None:
     assert answer(ADD, op(2, 3, "update", version=3), op(4, 5, "update", "b", version=2)) == "no"
 
 
-def test_an_answer_may_show_what_others_did_right_after_it() -> None:
+def test_an_answer_may_include_later_concurrent_changes() -> None:
     mine, other = op(2, 9, "link", at_most=3), op(3, 8, "update", "b", version=3)
     assert answer(ADD, mine, op(2, 9, "read", version=3), other) == "yes"
     assert answer(ADD, mine, op(2, 9, "read", version=3)) == "no"
     assert answer(ADD, op(2, 3, "link", at_most=2), op(4, 5, "link", at_most=2)) == "no"
 
 
-def test_an_operation_without_an_answer_happens_at_any_later_time_or_never() -> None:
+def test_an_unanswered_operation_happens_later_or_never() -> None:
     lost = op(2, inf, "update", optional=True)
     assert answer(ADD, lost, op(50, 51, "read", version=1), op(60, 61, "read", version=2)) == "yes"
     assert answer(ADD, lost, op(60, 61, "read", version=1)) == "yes"
@@ -59,7 +59,7 @@ def test_a_duplicated_claim_is_found() -> None:
     assert answer(ADD, first, op(6, 7, "release", "a", fence=1), op(8, 9, "claim", "b", fence_given=2)) == "yes"
 
 
-def test_a_claim_may_be_taken_over_once_time_has_ended_it() -> None:
+def test_a_lapsed_claim_can_be_taken_over() -> None:
     first, second = op(2, 5, "claim", "a", fence_given=1), op(6, 7, "claim", "b", fence_given=2)
     lapsed = op(5, 7, "event", "", holder="", version=3)
     assert answer(ADD, first, lapsed, second) == "yes"
@@ -73,7 +73,7 @@ def test_a_fence_is_accepted_from_its_holder_only() -> None:
     assert answer(ADD, first, op(4, 5, "resolve", "a", fence=2, version=3)) == "no"
 
 
-def test_a_live_claim_stops_the_unfenced_writes_of_others() -> None:
+def test_a_live_claim_stops_unfenced_writes_of_others() -> None:
     first = op(2, 3, "claim", "a", fence_given=1)
     assert answer(ADD, first, op(4, 5, "update", "b", version=3)) == "no"
     assert answer(ADD, first, op(4, 101, "update", "b", version=3)) == "yes", "it may have ended by then"
@@ -89,24 +89,24 @@ def test_a_lost_update_is_found() -> None:
     assert answer(ADD, updates[0], op(1.1, 1.5, "update", "b", expected=1, refused="VersionConflict")) == "no"
 
 
-def test_a_stale_read_that_was_accepted_as_fresh_is_found() -> None:
+def test_a_stale_read_is_found() -> None:
     assert answer(ADD, op(2, 3, "update", version=2), op(4, 5, "read", version=1)) == "no"
     assert answer(ADD, op(2, 5, "update", version=2), op(4, 5, "read", version=1)) == "yes"
 
 
-def test_a_status_is_won_once() -> None:
+def test_a_transition_has_one_winner() -> None:
     assert answer(ADD, op(2, 5, "resolve", "a"), op(2, 5, "resolve", "b", refused="InvalidTransition")) == "yes"
     assert answer(ADD, op(2, 5, "resolve", "a"), op(2, 5, "resolve", "b")) == "no"
     assert answer(ADD, op(2, 5, "resolve", "b", refused="InvalidTransition")) == "no"
 
 
-def test_what_takes_too_many_steps_is_undecided() -> None:
+def test_a_search_beyond_its_budget_is_undecided() -> None:
     many = [op(1, 100, "update", f"w{number}") for number in range(12)]
     assert linearize([ADD, *many, op(1, 100, "read", version=99)], Head(), step, 500).answer == "undecided"
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_long_history_of_one_observation_is_decided_soon(seed: int) -> None:
+def test_a_long_history_is_decided_within_a_minute(seed: int) -> None:
     """Writers and readers who work at once for four minutes, a tenth of whose answers is lost."""
     random, now, version, operations = Random(seed), 1.0, 1, [ADD]
     while now < 240:
@@ -126,7 +126,7 @@ def test_a_long_history_of_one_observation_is_decided_soon(seed: int) -> None:
     assert time.process_time() - begun < 60
 
 
-def test_archived_observations_take_links_and_nothing_else() -> None:
+def test_archived_observations_accept_only_links() -> None:
     archived = op(2, 3, "event", status="archived", version=2)
     assert answer(ADD, archived, op(4, 5, "link", at_most=3)) == "yes"
     assert answer(ADD, archived, op(4, 5, "update", version=3)) == "no"

@@ -69,7 +69,7 @@ def direct(shared_server: Server, bus_name: str) -> Iterator[Bus]:
 def act(proxy: Proxy, direct: Bus) -> Iterator[Actor]:
     with Bus.connect(proxy.url, **SUBJECT, bus=direct.core.log.bus, max_observations=10_000) as bus:
         bus.page().add("observation", "the first write asks more than the others")
-        yield lambda operation, things, event_id: operation.act(bus.page(), *things, event_id=event_id)
+        yield lambda operation, arguments, event_id: operation.act(bus.page(), *arguments, event_id=event_id)
 
 
 @pytest.fixture
@@ -77,11 +77,11 @@ def act_async(proxy: Proxy, direct: Bus) -> Iterator[Actor]:
     with asyncio.Runner() as runner:
         bus = AsyncBus.connect(proxy.url, **SUBJECT, bus=direct.core.log.bus, max_observations=10_000)
 
-        async def act(operation: Operation, things: list[Any], event_id: str | None) -> Any:
-            return await operation.act(bus.page(), *things, event_id=event_id)
+        async def act(operation: Operation, arguments: list[Any], event_id: str | None) -> Any:
+            return await operation.act(bus.page(), *arguments, event_id=event_id)
 
         runner.run(act(OPERATIONS["add"], [], None))  # the first write asks more than the others
-        yield lambda operation, things, event_id: runner.run(act(operation, things, event_id))
+        yield lambda operation, arguments, event_id: runner.run(act(operation, arguments, event_id))
         runner.run(bus.close())
 
 
@@ -89,13 +89,13 @@ def disturb(act: Actor, name: str, direct: Bus, proxy: Proxy, trial: Trial) -> N
     """Do an operation again and again, and cut the connection one reply, or request, later each time."""
     operation = OPERATIONS[name]
     for number in range(1, _MAX_MESSAGES):
-        things = prepare(operation, direct)
+        arguments = prepare(operation, direct)
         before = direct.position()
-        meanwhile = partial(meddle, operation, direct.page(), things)
+        meanwhile = partial(meddle, operation, direct.page(), arguments)
         proxy.arm(trial.cut, number, meanwhile if trial.is_meddled else None)
         event_id = f"call-{next(_calls)}" if trial.has_id else None
         try:
-            act(operation, things, event_id)
+            act(operation, arguments, event_id)
             is_done = True
         except (Conflict, NotFound):
             assert trial.is_meddled
@@ -106,7 +106,7 @@ def disturb(act: Actor, name: str, direct: Bus, proxy: Proxy, trial: Trial) -> N
         assert are_of_kinds(kinds, operation.kinds if is_done else ()), f"{trial}, cut {number}: {kinds}"
         if event_id is not None and is_done:
             proxy.calm()
-            act(operation, things, event_id)
+            act(operation, arguments, event_id)
             assert [event for event in direct.events(after=before) if is_own(event)] == written
         if not was_cut:
             assert number > 1
@@ -120,7 +120,7 @@ def is_own(event: Event) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_no_lost_reply_duplicates_or_loses(name: str, act: Actor, direct: Bus, proxy: Proxy) -> None:
+def test_a_lost_reply_neither_duplicates_nor_loses_a_write(name: str, act: Actor, direct: Bus, proxy: Proxy) -> None:
     for trial in SHORT:
         disturb(act, name, direct, proxy, trial)
     assert check(direct) == []
@@ -128,7 +128,7 @@ def test_no_lost_reply_duplicates_or_loses(name: str, act: Actor, direct: Bus, p
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_no_lost_reply_duplicates_or_loses_under_asyncio(
+def test_a_lost_reply_neither_duplicates_nor_loses_under_asyncio(
     name: str, act_async: Actor, direct: Bus, proxy: Proxy
 ) -> None:
     disturb(act_async, name, direct, proxy, SHORT[0])
@@ -136,15 +136,13 @@ def test_no_lost_reply_duplicates_or_loses_under_asyncio(
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_a_request_that_arrives_after_its_retry_changes_nothing(
-    name: str, act: Actor, direct: Bus, proxy: Proxy
-) -> None:
+def test_a_request_arriving_after_its_retry_changes_nothing(name: str, act: Actor, direct: Bus, proxy: Proxy) -> None:
     operation = OPERATIONS[name]
     for number in range(1, _MAX_MESSAGES):
-        things = prepare(operation, direct)
+        arguments = prepare(operation, direct)
         before = direct.position()
         proxy.arm("request", number, keep=True)
-        act(operation, things, None)
+        act(operation, arguments, None)
         was_cut = proxy.cuts > 0
         proxy.deliver()
         kinds = [event.kind for event in direct.events(after=before) if is_own(event)]
@@ -155,7 +153,7 @@ def test_a_request_that_arrives_after_its_retry_changes_nothing(
 
 
 @pytest.mark.parametrize("cut", CUTS)
-def test_a_commit_whose_reply_is_lost_is_known_by_its_token(cut: Cut, direct: Bus, proxy: Proxy) -> None:
+def test_a_commit_with_a_lost_reply_is_recognized_by_its_token(cut: Cut, direct: Bus, proxy: Proxy) -> None:
     with Bus.connect(proxy.url, bus=direct.core.log.bus) as bus:
         for number in count(1):
             observation = direct.page().add("observation", "folded once", tags=["a"])
@@ -176,7 +174,7 @@ def test_a_commit_whose_reply_is_lost_is_known_by_its_token(cut: Cut, direct: Bu
 
 
 @pytest.mark.parametrize("cut", CUTS)
-def test_what_time_brings_comes_once_whatever_the_expirer_loses(
+def test_an_expirer_that_loses_messages_appends_each_event_once(
     cut: Cut, shared_server: Server, direct: Bus, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = direct.page()
@@ -233,22 +231,20 @@ def storm(shared_server: Server, direct: Bus, proxy: Proxy, rounds: int, seed: i
 
 
 @pytest.mark.slow
-def test_threads_that_share_a_bus_in_a_storm_duplicate_and_lose_nothing(
-    shared_server: Server, direct: Bus, proxy: Proxy
-) -> None:
+def test_threads_sharing_a_bus_survive_a_storm_of_cuts(shared_server: Server, direct: Bus, proxy: Proxy) -> None:
     storm(shared_server, direct, proxy, 60, seed=1)
 
 
 @pytest.mark.faults
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", range(2, 8))
-def test_threads_that_share_a_bus_in_a_long_storm_duplicate_and_lose_nothing(
+def test_threads_sharing_a_bus_survive_long_storms_of_cuts(
     shared_server: Server, direct: Bus, proxy: Proxy, seed: int
 ) -> None:
     storm(shared_server, direct, proxy, 400, seed)
 
 
-def test_a_write_on_a_network_that_is_down_says_that_it_may_have_happened(direct: Bus, proxy: Proxy) -> None:
+def test_a_write_without_any_reply_raises_with_its_event_id(direct: Bus, proxy: Proxy) -> None:
     with Bus.connect(proxy.url, bus=direct.core.log.bus, source="subject", socket_timeout="1s") as bus:
         page = bus.page()
         id = page.add("observation", "linked once").id
@@ -269,7 +265,7 @@ def a_link(id: str, action: str) -> Write:
 @pytest.mark.faults
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_no_lost_reply_or_request_duplicates_or_loses_in_any_way(
+def test_no_lost_message_duplicates_or_loses_a_write(
     name: str, act: Actor, act_async: Actor, direct: Bus, proxy: Proxy
 ) -> None:
     for trial in LONG:

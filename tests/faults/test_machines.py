@@ -33,7 +33,7 @@ def machine(request: pytest.FixtureRequest) -> Iterator[Machine]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("torn", [None, Random(1), Random(2)], ids=["all", "torn", "torn otherwise"])
-def test_a_power_cut_takes_no_more_than_was_promised(machine: Machine, torn: Random | None) -> None:
+def test_a_power_cut_loses_no_more_than_the_ack_level_allows(machine: Machine, torn: Random | None) -> None:
     """What the disk has acknowledged is there; what the cut took is the end of the log, in whole batches."""
     level = {"always": "fsync", "everysec": "memory"}[machine.config["appendfsync"]]
     acknowledged: list[int] = []
@@ -64,7 +64,7 @@ def test_a_power_cut_takes_no_more_than_was_promised(machine: Machine, torn: Ran
         assert len(texts) // 3 >= len(acknowledged)
 
 
-def test_an_engine_that_acknowledges_before_it_syncs_is_found_out() -> None:
+def test_a_power_cut_loses_acknowledged_but_unsynced_writes() -> None:
     """What shows that the cut is a real one: an engine that syncs once a second loses what it has acknowledged."""
     machine = Machine(embedded_binary(), **DURABLE | {"appendfsync": "everysec"})
     lost = 0
@@ -80,7 +80,7 @@ def test_an_engine_that_acknowledges_before_it_syncs_is_found_out() -> None:
         machine.close()
 
 
-def test_a_shifted_clock_is_of_one_engine_alone() -> None:
+def test_a_shifted_clock_affects_one_engine_only() -> None:
     machines = [Machine(embedded_binary()) for _ in range(2)]
     try:
         for machine, skew in zip(machines, (5000.0, -5000.0), strict=True):

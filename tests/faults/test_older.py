@@ -17,9 +17,7 @@ def test_a_missing_revision_is_reported(tmp_path: Path) -> None:
         check_out("no-such-revision", tmp_path)
 
 
-def test_where_there_is_no_repository_there_is_no_older_version(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_repository_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(older, "ROOT", tmp_path)
     with pytest.raises(NoOlderVersion, match="not a git repository"):
         default_revision()
@@ -28,7 +26,7 @@ def test_where_there_is_no_repository_there_is_no_older_version(
 @pytest.mark.real
 @pytest.mark.faults
 @pytest.mark.timeout(400)
-def test_what_was_checked_out_takes_part_and_violates_nothing(tmp_path: Path) -> None:
+def test_a_checked_out_version_plays_a_round_without_violations(tmp_path: Path) -> None:
     try:
         check_out("HEAD", tmp_path)
     except NoOlderVersion as problem:

@@ -47,34 +47,34 @@ def is_paged_out(bus: Bus) -> bool:
 
 
 @pytest.mark.slow
-def test_who_pages_out_may_be_killed_anywhere(
+def test_paging_out_survives_kills_at_any_step(
     shared_server: Server, bus: Bus, crew: Crew, archive: Path | None
 ) -> None:
     page, random, name = bus.page("main"), Random(7), bus.core.log.bus
     work = workers.page_out, shared_server.url, name, archive, MIN_ENTRIES
     hands = [crew.start(*work) for _ in range(2)]
     projector = crew.start(workers.project, shared_server.url, name)
-    told: dict[str, Observation] = {}
+    expected: dict[str, Observation] = {}
     for _ in range(ROUNDS):
         added = page.add_many(
             [NewObservation(type="observation", content=f"{n}", tags=["t"], owner="o") for n in range(EACH)]
         )
-        told |= {one.id: page.archive(one.id) for one in added}
-        old = random.choice(list(told))
-        told[old] = page.link(old, f"goal-{len(told)}")  # which brings it back
-        assert page.get(old) == told[old]
+        expected |= {one.id: page.archive(one.id) for one in added}
+        old = random.choice(list(expected))
+        expected[old] = page.link(old, f"goal-{len(expected)}")  # which brings it back
+        assert page.get(old) == expected[old]
         time.sleep(random.uniform(0, 0.05))  # so that it dies at another step each time
         kill(hands.pop(0))
         hands.append(crew.start(*work))
-        assert {one.id: one for one in page.list(limit=None)} == told
+        assert {one.id: one for one in page.list(limit=None)} == expected
     eventually(lambda: is_paged_out(bus))
     for one in page.add_many([NewObservation(type="observation", content="late", tags=["t"], owner="o")] * MIN_ENTRIES):
-        told[one.id] = page.archive(one.id)  # so that what the last one killed left in the engine moves, too
+        expected[one.id] = page.archive(one.id)  # so that what the last one killed left in the engine moves, too
     eventually(lambda: is_paged_out(bus) and (archive is None or tables_of(bus)))
     for process in (*hands, projector):
         kill(process)
-    assert {id for _, id in paged_out(bus)} == told.keys()
-    assert {one.id: one for one in page.list(status="archived", tags=["t"], owner="o", limit=None)} == told
+    assert {id for _, id in paged_out(bus)} == expected.keys()
+    assert {one.id: one for one in page.list(status="archived", tags=["t"], owner="o", limit=None)} == expected
     assert archive is not None or not tables_of(bus)
     assert bus.verify().is_sound
     project(bus)

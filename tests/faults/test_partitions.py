@@ -32,7 +32,7 @@ def client(url: str, timeout: float = 1.0) -> Redis:
     return Redis.from_url(url, socket_timeout=timeout, retry=Retry(NoBackoff(), 0))
 
 
-def test_a_request_arrives_whose_reply_does_not(server: Server) -> None:
+def test_a_request_arrives_while_replies_are_withheld(server: Server) -> None:
     with Proxy(server) as proxy, client(proxy.door("a")) as cut_off, server.client() as direct:
         cut_off.ping()
         proxy.withhold("reply")
@@ -43,7 +43,7 @@ def test_a_request_arrives_whose_reply_does_not(server: Server) -> None:
         assert cut_off.get("k") == b"v"
 
 
-def test_a_request_arrives_late_though_who_asked_has_given_up(server: Server) -> None:
+def test_a_withheld_request_arrives_after_its_client_gave_up(server: Server) -> None:
     with Proxy(server) as proxy, client(proxy.door("a")) as cut_off, server.client() as direct:
         cut_off.ping()
         proxy.withhold("request")
@@ -54,7 +54,7 @@ def test_a_request_arrives_late_though_who_asked_has_given_up(server: Server) ->
         eventually(lambda: direct.get("k") == b"v")
 
 
-def test_one_is_cut_off_and_others_are_not(server: Server) -> None:
+def test_one_client_is_cut_off_alone(server: Server) -> None:
     with Proxy(server) as proxy, client(proxy.door("a")) as one, client(proxy.door("b"), 10) as other:
         proxy.withhold("reply", "a")
         with pytest.raises(RedisError):
@@ -64,7 +64,7 @@ def test_one_is_cut_off_and_others_are_not(server: Server) -> None:
         assert client(proxy.door("a"), 10).ping()
 
 
-def test_a_patient_client_gets_the_reply_that_was_kept_back(server: Server) -> None:
+def test_a_patient_client_gets_a_withheld_reply(server: Server) -> None:
     with Proxy(server) as proxy, client(proxy.door("a"), 30) as patient:
         patient.ping()
         proxy.withhold("reply", "a")
@@ -75,7 +75,7 @@ def test_a_patient_client_gets_the_reply_that_was_kept_back(server: Server) -> N
 
 
 @pytest.mark.parametrize("way", ["there", "back"])
-def test_a_replica_is_cut_off_one_way(server: Server, way: str) -> None:
+def test_a_replica_is_cut_off_in_one_direction(server: Server, way: str) -> None:
     replica = Server(embedded_binary(), tcp=True, **DURABLE)
     try:
         with Relay(server) as relay, server.client() as primary, replica.start().client() as copy:

@@ -84,7 +84,7 @@ def test_a_command_shows_no_password(
         "user:s3cr3t@one:6379",
     ],
 )
-def test_no_url_that_is_refused_shows_its_password(
+def test_a_refused_url_does_not_show_its_password(
     url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(ScratchbusError) as caught:
@@ -96,7 +96,7 @@ def test_no_url_that_is_refused_shows_its_password(
 
 
 @pytest.mark.parametrize("name", ["projector", "expirer", "logwatch", "router", "executor", "evaluator"])
-def test_a_daemon_that_is_refused_shows_no_password(locked: Server, name: str, tmp_path: Path) -> None:
+def test_a_refused_daemon_shows_no_password(locked: Server, name: str, tmp_path: Path) -> None:
     (tmp_path / "watched.log").touch()
     more = ["--log", str(tmp_path / "watched.log"), "--state", str(tmp_path / "state")] if name == "logwatch" else []
     done = subprocess.run(
@@ -112,7 +112,7 @@ def test_a_daemon_that_is_refused_shows_no_password(locked: Server, name: str, t
     assert_not_shown(done.stdout + done.stderr)
 
 
-def test_a_daemon_of_the_demo_that_works_and_then_waits_shows_no_password(tmp_path: Path) -> None:
+def test_a_demo_daemon_shows_no_password_in_ps_or_its_log(tmp_path: Path) -> None:
     ps = shutil.which("ps") or pytest.skip("there is no ps on this system")
     server = Server(embedded_binary(), requirepass=SECRET)
     try:

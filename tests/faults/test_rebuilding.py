@@ -24,7 +24,7 @@ STILL = 40
 
 
 @pytest.mark.slow
-def test_nobody_sees_a_hole_while_the_state_is_rebuilt_and_rebuilds_are_killed(
+def test_readers_see_no_hole_while_rebuilds_run_and_are_killed(
     new_server: Callable[..., Server], crew: Crew, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Pace, "seconds", lambda *_: 0.0)  # how it leaves room for others is tested elsewhere

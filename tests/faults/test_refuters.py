@@ -33,9 +33,7 @@ def reviews(bus: Bus) -> list[str]:
 
 
 @pytest.mark.parametrize("batches", range(4))
-def test_the_expirer_ends_what_a_killed_refuter_began(
-    shared_server: Server, bus: Bus, crew: Crew, batches: int
-) -> None:
+def test_the_expirer_completes_a_killed_refutation(shared_server: Server, bus: Bus, crew: Crew, batches: int) -> None:
     pages = [bus.page(name) for name in ("main", "a", "b", "c", "d")]
     wrong = pages[0].add("observation", "wrong")
     above = [page.add("observation", "above", evidence=[wrong.id]) for page in pages for _ in range(3)]
@@ -62,9 +60,7 @@ def _is_at_its_end(bus: Bus) -> bool:
 
 
 @pytest.mark.slow
-def test_all_that_was_added_before_is_in_review_however_many_add_meanwhile(
-    shared_server: Server, bus: Bus, crew: Crew
-) -> None:
+def test_a_refutation_reviews_all_earlier_dependents_under_load(shared_server: Server, bus: Bus, crew: Crew) -> None:
     page, shard_of = bus.page(), bus.core.log.shard
     names = ["main", next(name for name in "abcdef" if shard_of(name) != shard_of("main"))]
     wrong = page.add("observation", "wrong")

@@ -65,18 +65,18 @@ ASYNC = ("add", "claim next", "add a note", "spawn a session")
 @pytest.mark.parametrize(
     ("facade", "name"), [*((blocking, name) for name in WRITES), *((nonblocking, name) for name in ASYNC)]
 )
-def test_the_id_that_the_error_names_is_followed_from_a_fresh_bus(
+def test_a_retry_with_the_errors_event_id_writes_once(
     facade: Callable[..., Any], name: str, shared_server: Server, direct: Bus, proxy: Proxy
 ) -> None:
     writing, bus_name, in_log = WRITES[name], direct.core.log.bus, 0
-    things = writing.prepare(direct)
-    facade(shared_server.url, bus_name, lambda bus: writing.act(bus, *things, event_id=None))  # loads its scripts
+    arguments = writing.prepare(direct)
+    facade(shared_server.url, bus_name, lambda bus: writing.act(bus, *arguments, event_id=None))  # loads its scripts
     for number in range(1, _MAX_REPLIES):
-        things = writing.prepare(direct)
+        arguments = writing.prepare(direct)
         before = direct.position()
 
-        def act(bus: Any, event_id: str | None = None, things: list[Any] = things) -> Any:
-            return writing.act(bus, *things, event_id=event_id)
+        def act(bus: Any, event_id: str | None = None, arguments: list[Any] = arguments) -> Any:
+            return writing.act(bus, *arguments, event_id=event_id)
 
         def fail(number: int = number) -> None:
             proxy.fail_from("reply", number)

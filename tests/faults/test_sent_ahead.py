@@ -58,7 +58,7 @@ def restart(server: Server) -> None:
     server.start()
 
 
-def test_events_go_on_where_the_engine_died(server: Server, bus: Bus):
+def test_events_resume_after_the_engine_restarts(server: Server, bus: Bus):
     fill(bus, COUNT)
     events = bus.events()
     seqs = [next(events).seq]
@@ -69,7 +69,7 @@ def test_events_go_on_where_the_engine_died(server: Server, bus: Bus):
     assert not bus._reader._sent
 
 
-def test_a_replay_goes_on_where_the_engine_died(server: Server, bus: Bus):
+def test_a_replay_resumes_after_the_engine_restarts(server: Server, bus: Bus):
     fill(bus, COUNT)
     (cursor,) = bus.converse(cursors(bus.core.log, None))
     told: list[int] = []
@@ -84,7 +84,7 @@ def test_a_replay_goes_on_where_the_engine_died(server: Server, bus: Bus):
     assert (count, len(documents), len(told)) == (COUNT, COUNT, COUNT // CHUNK)
 
 
-def test_a_subscription_goes_on_where_the_engine_died(server: Server, bus: Bus):
+def test_a_subscription_resumes_after_the_engine_restarts(server: Server, bus: Bus):
     fill(bus, COUNT)
     seqs: list[int] = []
     with bus.subscribe("s") as deliveries:
@@ -98,7 +98,7 @@ def test_a_subscription_goes_on_where_the_engine_died(server: Server, bus: Bus):
     assert seqs == [*range(1, COUNT + 1)]
 
 
-def test_asyncio_programs_go_on_where_the_engine_died(server: Server, bus: Bus):
+def test_asyncio_readers_resume_after_the_engine_restarts(server: Server, bus: Bus):
     fill(bus, COUNT)
 
     async def read() -> tuple[list[int], list[int]]:
@@ -123,7 +123,9 @@ def test_asyncio_programs_go_on_where_the_engine_died(server: Server, bus: Bus):
 
 
 @pytest.mark.parametrize("at", [1, 2, 3])
-def test_a_projector_goes_on_where_the_engine_died(server: Server, bus: Bus, monkeypatch: pytest.MonkeyPatch, at: int):
+def test_a_projector_resumes_after_the_engine_restarts(
+    server: Server, bus: Bus, monkeypatch: pytest.MonkeyPatch, at: int
+):
     fill(bus, 500)
     take, taken = additions.split_additions, []
 
@@ -145,7 +147,7 @@ def test_a_projector_goes_on_where_the_engine_died(server: Server, bus: Bus, mon
     assert bus.verify().is_sound
 
 
-def test_several_stretches_are_folded_as_one_by_one(bus: Bus):
+def test_folding_several_chunks_ahead_gives_the_same_state(bus: Bus):
     fill(bus, 300, 10)
     ids = [each.id for each in bus.page().list(limit=None)]
     for id in ids[::3]:
@@ -155,7 +157,7 @@ def test_several_stretches_are_folded_as_one_by_one(bus: Bus):
     assert bus.verify().is_sound
 
 
-def test_what_another_projector_committed_ends_the_stretches_after_it(bus: Bus, monkeypatch: pytest.MonkeyPatch):
+def test_another_projectors_commit_ends_the_chunks_after_it(bus: Bus, monkeypatch: pytest.MonkeyPatch):
     fill(bus, 500, 10)
     take, taken = additions.split_additions, []
 
@@ -174,7 +176,7 @@ def test_what_another_projector_committed_ends_the_stretches_after_it(bus: Bus, 
     assert bus.verify().is_sound
 
 
-def test_an_event_is_seen_that_came_after_the_end_was_read_ahead(bus: Bus):
+def test_an_event_added_after_reading_ahead_is_seen(bus: Bus):
     fill(bus, 2 * CHUNK, 10)
     events = bus.events()
     for _ in range(CHUNK + 1):  # the second chunk was read, and what is behind it, which is nothing
@@ -183,7 +185,7 @@ def test_an_event_is_seen_that_came_after_the_end_was_read_ahead(bus: Bus):
     assert [event.seq for event in events] == [*range(CHUNK + 2, 2 * CHUNK + 2)]
 
 
-def test_a_cursor_that_was_moved_is_not_given_what_was_read_for_where_it_stood(bus: Bus):
+def test_a_moved_cursor_discards_its_pending_read(bus: Bus):
     fill(bus, 5 * CHUNK, 10)
     (cursor,) = bus.converse(cursors(bus.core.log, None))
     bus.converse(read(bus.core.log, [cursor]))
@@ -193,7 +195,7 @@ def test_a_cursor_that_was_moved_is_not_given_what_was_read_for_where_it_stood(b
     assert entry_position(entries[0], 0).seq == 1
 
 
-def test_a_log_that_was_flushed_after_a_read_was_sent_is_noticed(server: Server, bus: Bus):
+def test_a_flush_after_reading_ahead_is_noticed(server: Server, bus: Bus):
     fill(bus, 5 * CHUNK, 10)
     events = bus.events()
     next(events)
@@ -203,7 +205,7 @@ def test_a_log_that_was_flushed_after_a_read_was_sent_is_noticed(server: Server,
         list(events)
 
 
-def test_replies_that_nobody_collects_do_not_reach_anyone_else(bus: Bus):
+def test_uncollected_replies_reach_no_other_request(bus: Bus):
     fill(bus, 5 * CHUNK)
     for _ in range(3):
         events = bus.events()
@@ -215,7 +217,7 @@ def test_replies_that_nobody_collects_do_not_reach_anyone_else(bus: Bus):
     assert sum(1 for _ in bus.events()) == 5 * CHUNK
 
 
-def test_closing_a_bus_closes_what_replies_come_on(server: Server):
+def test_closing_a_bus_closes_connections_with_pending_replies(server: Server):
     with Bus.connect(server.url, source="t", max_observations=99_999) as bus:
         fill(bus, 5 * CHUNK)
         events = bus.events()
@@ -234,7 +236,7 @@ def collected(sent: Sent) -> Step[list[object]]:
     return found
 
 
-def test_a_write_whose_connection_broke_is_not_sent_again(server: Server, bus: Bus):
+def test_a_write_is_not_resent_after_its_connection_broke(server: Server, bus: Bus):
     assert bus.converse(collected(bus.converse(sent(Call(0, (("PING",),)))))) == [b"PONG"]
     server.pause()
     write = bus.converse(sent(Call(0, (("INCR", "n"),), is_write=True)))
@@ -263,7 +265,7 @@ def while_added(monkeypatch: pytest.MonkeyPatch, do: Callable[[], object]) -> li
     return sizes
 
 
-def test_what_add_many_returns_is_made_while_the_engine_adds(
+def test_add_many_prepares_its_result_while_the_engine_adds(
     server: Server, bus: Bus, items: list[NewObservation], monkeypatch: pytest.MonkeyPatch
 ):
     fill(bus, 200, 10)  # the second hundred has the engine load the script
@@ -281,7 +283,7 @@ def test_what_add_many_returns_is_made_while_the_engine_adds(
     assert not bus._engine._sent
 
 
-def test_a_batch_is_added_once_where_the_engine_died_meanwhile(
+def test_a_batch_is_added_once_when_the_engine_restarts(
     server: Server, bus: Bus, items: list[NewObservation], monkeypatch: pytest.MonkeyPatch
 ):
     fill(bus, 200, 10)  # the second hundred has the engine load the script
@@ -293,7 +295,7 @@ def test_a_batch_is_added_once_where_the_engine_died_meanwhile(
     assert bus.verify().is_sound
 
 
-def test_a_bus_that_is_closed_meanwhile_says_how_to_retry_the_batch(
+def test_a_bus_closed_during_add_many_says_how_to_retry(
     server: Server, bus: Bus, items: list[NewObservation], monkeypatch: pytest.MonkeyPatch
 ):
     fill(bus, 200, 10)  # the second hundred has the engine load the script
@@ -309,7 +311,7 @@ def test_a_bus_that_is_closed_meanwhile_says_how_to_retry_the_batch(
     assert sum(1 for _ in bus.events()) == 251
 
 
-def test_a_batch_of_asyncio_is_added_once_where_the_engine_died_meanwhile(
+def test_an_asyncio_batch_is_added_once_when_the_engine_restarts(
     server: Server, bus: Bus, items: list[NewObservation], monkeypatch: pytest.MonkeyPatch
 ):
     async def add() -> None:
@@ -326,7 +328,7 @@ def test_a_batch_of_asyncio_is_added_once_where_the_engine_died_meanwhile(
     assert bus.verify().is_sound
 
 
-def test_an_interrupt_while_a_batch_is_added_leaves_nothing_behind(
+def test_an_interrupt_during_add_many_leaves_no_pending_reply(
     bus: Bus, items: list[NewObservation], monkeypatch: pytest.MonkeyPatch
 ):
     def interrupt() -> None:
@@ -345,14 +347,14 @@ def test_an_interrupt_while_a_batch_is_added_leaves_nothing_behind(
     assert bus.verify().is_sound
 
 
-def test_replies_are_as_old_as_the_sending(bus: Bus):
+def test_a_reply_shows_the_state_at_sending(bus: Bus):
     read = bus.converse(sent(Call(0, (("GET", "n"),))))
     bus.converse(collected(bus.converse(sent(Call(0, (("INCR", "n"),), is_write=True)))))
     assert bus.converse(collected(read)) == [None]
 
 
 @pytest.mark.parametrize("problem", [EngineUnreachable("no space left on device"), KeyboardInterrupt()], ids=repr)
-def test_a_reader_stands_where_it_stood_when_sending_ahead_fails(bus: Bus, problem: BaseException):
+def test_a_cursor_stays_in_place_when_sending_ahead_fails(bus: Bus, problem: BaseException):
     fill(bus, 2 * CHUNK, size=10)
     (cursor,) = bus.converse(cursors(bus.core.log, None))
     conversation = read(bus.core.log, [cursor])
@@ -367,7 +369,7 @@ def test_a_reader_stands_where_it_stood_when_sending_ahead_fails(bus: Bus, probl
     assert entry_position(entries[0], 0).seq == 1
 
 
-def test_what_cannot_be_sent_ahead_is_sent_when_it_is_wanted(bus: Bus, monkeypatch: pytest.MonkeyPatch):
+def test_a_request_that_cannot_be_sent_ahead_is_sent_on_collect(bus: Bus, monkeypatch: pytest.MonkeyPatch):
     def fail(link: object) -> None:
         raise EngineUnreachable("the embedded engine cannot be started")
 
@@ -381,7 +383,7 @@ def test_what_cannot_be_sent_ahead_is_sent_when_it_is_wanted(bus: Bus, monkeypat
     assert bus.converse(ask()) == [b"one"]
 
 
-def test_each_collects_its_own_replies_however_often(bus: Bus):
+def test_a_reply_can_be_collected_more_than_once(bus: Bus):
     def ask() -> Step[list[Any]]:
         one = yield Send(Call(0, (("ECHO", "one"),)))
         first = yield Collect(one)
@@ -392,7 +394,7 @@ def test_each_collects_its_own_replies_however_often(bus: Bus):
     assert bus.converse(ask()) == [[b"one"], [b"one"], [b"two"]]
 
 
-def test_a_copy_of_a_cursor_does_not_collect_what_was_sent_for_the_other(bus: Bus):
+def test_a_copied_cursor_has_no_pending_read(bus: Bus):
     fill(bus, 2 * CHUNK, size=10)
     (cursor,) = bus.converse(cursors(bus.core.log, None))
     bus.converse(read(bus.core.log, [cursor]))

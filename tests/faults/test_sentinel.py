@@ -41,7 +41,7 @@ def bus(watched: Watched, bus_name: str) -> Iterator[Bus]:
         assert check(bus) == []
 
 
-def test_the_sentinels_are_asked_for_the_master(watched: Watched, bus: Bus) -> None:
+def test_a_sentinel_url_connects_to_the_master(watched: Watched, bus: Bus) -> None:
     added = bus.page().add("observation", "x")
     assert bus.core.log.shards == 1
     with Bus.connect(watched.master.tcp_url, bus=bus.core.log.bus) as direct:
@@ -55,13 +55,13 @@ def test_the_sentinels_are_asked_for_the_master(watched: Watched, bus: Bus) -> N
         Bus.connect(watched.url.replace(f"/{MASTER_NAME}", "/other"))
 
 
-def test_sentinels_that_are_not_there_are_unreachable_at_once() -> None:
+def test_absent_sentinels_are_unreachable() -> None:
     with pytest.raises(EngineUnreachable, match="does not answer") as caught:
         Bus.connect(f"redis+sentinel://me:s3cr3t@127.0.0.1:{free_port()}/name?sentinel_password=s3cr4t")
     assert "s3cr" not in str(caught.value)
 
 
-async def test_a_failover_is_waited_for_by_asyncio_too(watched: Watched, bus_name: str) -> None:
+async def test_an_asyncio_bus_waits_for_a_failover(watched: Watched, bus_name: str) -> None:
     async with AsyncBus.connect(watched.url, bus=bus_name, source="tester") as bus:
         await bus.page().add("observation", "before")
         watched.fail_over()
@@ -69,9 +69,7 @@ async def test_a_failover_is_waited_for_by_asyncio_too(watched: Watched, bus_nam
         assert [seen.content for seen in await bus.page().list()] == ["after", "before"]
 
 
-async def test_additions_of_tasks_that_share_calls_are_not_there_twice_after_a_failover(
-    watched: Watched, bus_name: str
-) -> None:
+async def test_a_failover_duplicates_no_grouped_additions(watched: Watched, bus_name: str) -> None:
     async with AsyncBus.connect(watched.url, bus=bus_name, source="tester", max_observations=10_000) as bus:
         await bus.page().add("observation", "before")
         adding = asyncio.gather(*(bus.page().add("observation", f"{number}") for number in range(50)))
@@ -83,7 +81,7 @@ async def test_additions_of_tasks_that_share_calls_are_not_there_twice_after_a_f
     assert set(contents) >= {str(number) for number in range(50, 100)}
 
 
-def test_the_roles_of_the_access_list_go_along_to_the_next_master(tmp_path: Path) -> None:
+def test_access_roles_hold_on_the_next_master(tmp_path: Path) -> None:
     with Watched(aclfile=str(write_access_list(tmp_path))) as watched:
         urls = {role: watched.url.replace("://", f"://{login(role)}", 1) for role in READS}
         with (
@@ -102,13 +100,13 @@ def test_the_roles_of_the_access_list_go_along_to_the_next_master(tmp_path: Path
             assert check(owner) == []
 
 
-def test_a_master_that_is_killed_under_load_loses_nothing_acknowledged(watched: Watched, bus: Bus) -> None:
+def test_killing_the_master_under_load_loses_no_acknowledged_write(watched: Watched, bus: Bus) -> None:
     kill_the_master_under_load(watched, bus)
 
 
 @pytest.mark.faults
 @pytest.mark.timeout(300)
-def test_masters_that_are_killed_again_and_again_lose_nothing_acknowledged(watched: Watched, bus: Bus) -> None:
+def test_killing_masters_repeatedly_loses_no_acknowledged_write(watched: Watched, bus: Bus) -> None:
     for _ in range(12):
         kill_the_master_under_load(watched, bus)
         eventually(watched.is_whole)
@@ -166,7 +164,7 @@ class Projecting:
         assert self._failure is None, self._failure
 
 
-def test_a_failover_on_purpose_is_not_noticed_by_who_writes(watched: Watched, bus: Bus) -> None:
+def test_writers_do_not_notice_a_planned_failover(watched: Watched, bus: Bus) -> None:
     name = bus.core.log.bus
     with Load(watched.url, name) as load:
         load.wait_for(50)
@@ -176,7 +174,7 @@ def test_a_failover_on_purpose_is_not_noticed_by_who_writes(watched: Watched, bu
     assert check(bus) == []
 
 
-def test_a_reader_is_told_when_the_new_master_lacks_what_it_has_read(watched: Watched, bus: Bus) -> None:
+def test_a_reader_gets_log_rewound_when_a_failover_lost_events(watched: Watched, bus: Bus) -> None:
     page = bus.page()
     page.add("observation", "on both")
     eventually(lambda: watched.replica.has_caught_up(watched.master))

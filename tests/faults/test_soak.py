@@ -9,18 +9,18 @@ from tests.faults.history.soak import Limits, beyond, soak, summary
 LIMITS = Limits(memory=400, disk=500)
 
 
-def test_what_ends_beyond_its_limit_is_a_violation() -> None:
+def test_a_series_that_ends_above_its_limit_is_a_violation() -> None:
     growing = [(float(t), 100.0 + 5 * t) for t in range(100)]
     level = [(float(t), 300.0) for t in range(100)]
     found = beyond({"memory of a": growing, "memory of b": level, "disk": growing}, LIMITS)
     assert [violation.where for violation in found] == ["memory of a", "disk"]
 
 
-def test_a_peak_that_is_over_is_not_a_violation() -> None:
+def test_a_passing_peak_is_not_a_violation() -> None:
     assert beyond({"memory of a": [(float(t), 900.0 if t == 50 else 100.0) for t in range(100)]}, LIMITS) == []
 
 
-def test_growth_is_that_of_the_last_half() -> None:
+def test_growth_is_measured_over_the_last_half() -> None:
     levelled = [(float(t), min(t, 50.0)) for t in range(100)]
     growing = [(float(t), t * 1.0) for t in range(100)]
     report = summary({"a": levelled, "b": growing})
@@ -31,7 +31,7 @@ def test_growth_is_that_of_the_last_half() -> None:
 @pytest.mark.slow
 @pytest.mark.real
 @pytest.mark.timeout(400)
-def test_all_roles_the_engines_and_the_disk_are_measured() -> None:
+def test_roles_engines_and_disk_are_measured() -> None:
     series, found = soak(3.0, 1, Limits(memory=1000, disk=1000))
     assert found == []
     for name in ("memory of publisher-0", "memory of archiver-1", "memory of primary", "disk of replica", "disk"):

@@ -48,7 +48,7 @@ def is_in_order(seen: list[int]) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.alone
-def test_another_takes_over_within_seconds_when_the_active_one_is_killed(
+def test_a_standby_takes_over_from_a_killed_consumer_in_seconds(
     shared_server: Server, crew: Crew, tmp_path: Path, bus_name: str
 ):
     said = [tmp_path / "one", tmp_path / "two"]
@@ -71,9 +71,7 @@ def test_another_takes_over_within_seconds_when_the_active_one_is_killed(
 
 
 @pytest.mark.slow
-def test_one_that_stood_still_neither_acks_nor_rewinds(
-    shared_server: Server, crew: Crew, tmp_path: Path, bus_name: str
-):
+def test_a_paused_consumer_neither_acks_nor_rewinds(shared_server: Server, crew: Crew, tmp_path: Path, bus_name: str):
     asleep, awake, release = tmp_path / "asleep", tmp_path / "awake", tmp_path / "release"
     with Bus.connect(shared_server.url, bus=bus_name, source="test") as bus:
         fill(bus, 0, 3)
@@ -95,9 +93,7 @@ def test_one_that_stood_still_neither_acks_nor_rewinds(
         assert other.is_alive()
 
 
-def test_a_consumer_goes_on_when_its_engine_was_killed_and_comes_back(
-    new_server: Callable[..., Server], crew: Crew, tmp_path: Path
-):
+def test_a_consumer_continues_after_its_engine_restarts(new_server: Callable[..., Server], crew: Crew, tmp_path: Path):
     server, said = new_server(**DURABLE), tmp_path / "said"
     with Bus.connect(server.url, bus="b", source="test") as bus:
         fill(bus, 0, 20)
@@ -106,17 +102,17 @@ def test_a_consumer_goes_on_when_its_engine_was_killed_and_comes_back(
         for round in range(2):
             server.kill()
             server.start()
-            _again(lambda: fill(bus, 20 * (round + 1), 20))  # noqa: B023  # called at once
+            _retry(lambda: fill(bus, 20 * (round + 1), 20))  # noqa: B023  # called at once
             eventually(lambda: words(said, "acked")[-1:] == [20 * round + 39])  # noqa: B023
         eventually(lambda: cursor(bus) == str(bus.position()))
     assert is_in_order(words(said, "handled"))
 
 
-def _again(act: Callable[[], None]) -> None:
-    eventually(lambda: _answers(act))
+def _retry(act: Callable[[], None]) -> None:
+    eventually(lambda: _succeeds(act))
 
 
-def _answers(act: Callable[[], None]) -> bool:
+def _succeeds(act: Callable[[], None]) -> bool:
     try:
         act()
         return True
@@ -132,7 +128,7 @@ def _answers(act: Callable[[], None]) -> bool:
     ],
     ids=["full", "read-only"],
 )
-def test_a_consumer_waits_for_an_engine_that_takes_no_writes(
+def test_a_consumer_waits_while_the_engine_refuses_writes(
     begin: tuple[str, ...],
     end: tuple[str, ...],
     new_server: Callable[..., Server],
@@ -163,7 +159,7 @@ def test_a_consumer_waits_for_an_engine_that_takes_no_writes(
 
 
 @pytest.mark.slow
-def test_nothing_is_skipped_whatever_is_killed(new_server: Callable[..., Server], crew: Crew, tmp_path: Path):
+def test_killing_consumers_skips_no_event(new_server: Callable[..., Server], crew: Crew, tmp_path: Path):
     server, published = new_server(**DURABLE), tmp_path / "published"
     said = [tmp_path / f"said-{number}" for number in range(6)]
     quick = {"subscription_lease": "1500ms"}  # longer than any of them stands still by itself, so that none loses it

@@ -25,13 +25,13 @@ pytestmark = pytest.mark.real
 SECRET = "s3cr3t"
 
 
-class Places(NamedTuple):
+class TlsServers(NamedTuple):
     """Where the servers of the tests are, and their files."""
 
     files: Path
     good: int
     expired: int
-    elsewhere: int
+    other_host: int
     mutual: int
     plain: int
 
@@ -43,7 +43,7 @@ class Places(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Places]:
+def tls_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TlsServers]:
     """Servers with good and bad certificates; the embedded engine has no TLS."""
     binary = system_binary()
     if binary is None:
@@ -71,11 +71,11 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Places]:
     try:
         past, end = datetime(2020, 1, 1, tzinfo=UTC), datetime(2021, 1, 1, tzinfo=UTC)
         servers.append(Server(binary, tcp=True).start())
-        yield Places(
+        yield TlsServers(
             files,
             good=start(authority.issue_cert("127.0.0.1")),
             expired=start(authority.issue_cert("127.0.0.1", not_before=past, not_after=end)),
-            elsewhere=start(authority.issue_cert("example.org")),
+            other_host=start(authority.issue_cert("example.org")),
             mutual=start(authority.issue_cert("127.0.0.1"), auth_clients="yes"),
             plain=servers[0].port,
         )
@@ -88,7 +88,7 @@ TRUSTED = {
     "its authority is named": f"rediss://:{SECRET}@<good>?ssl_ca_certs=FILE:ca.pem",
     "nothing is checked": f"rediss://:{SECRET}@<good>?ssl_cert_reqs=none",
     "it has another name, which is not checked": (
-        f"rediss://:{SECRET}@<elsewhere>?ssl_ca_certs=FILE:ca.pem&ssl_check_hostname=false"
+        f"rediss://:{SECRET}@<other_host>?ssl_ca_certs=FILE:ca.pem&ssl_check_hostname=false"
     ),
     "we have a certificate too": (
         f"rediss://:{SECRET}@<mutual>?ssl_ca_certs=FILE:ca.pem&ssl_certfile=FILE:me.pem&ssl_keyfile=FILE:me.pem"
@@ -108,7 +108,7 @@ WRONG: dict[str, tuple[str, type[ScratchbusError], str]] = {
         r"is not trusted \(certificate has expired\); fix its certificate",
     ),
     "the certificate of another host": (
-        "rediss://:{}@<elsewhere>?ssl_ca_certs=FILE:ca.pem",
+        "rediss://:{}@<other_host>?ssl_ca_certs=FILE:ca.pem",
         EngineUnreachable,
         "is not trusted .*certificate is not valid for '127.0.0.1'",
     ),
@@ -134,8 +134,8 @@ WRONG: dict[str, tuple[str, type[ScratchbusError], str]] = {
 
 
 @pytest.mark.parametrize("name", TRUSTED)
-async def test_what_is_trusted_opens(places: Places, name: str) -> None:
-    url = places.url(TRUSTED[name])
+async def test_a_trusted_server_can_be_used(tls_servers: TlsServers, name: str) -> None:
+    url = tls_servers.url(TRUSTED[name])
     with Bus.connect(url, source="tester") as bus:
         added = bus.page().add("observation", "over TLS")
         assert added.id in [event.subject for event in bus.events(pages=["main"])]
@@ -144,9 +144,11 @@ async def test_what_is_trusted_opens(places: Places, name: str) -> None:
         assert await other.page().get(added.id) == added
 
 
-def test_closing_ends_at_once_what_waits_behind_tls(places: Places, capsys: pytest.CaptureFixture[str]) -> None:
+def test_closing_a_bus_ends_its_readers_over_tls_at_once(
+    tls_servers: TlsServers, capsys: pytest.CaptureFixture[str]
+) -> None:
     before = set(threading.enumerate())
-    bus = Bus.connect(places.url(TRUSTED["its authority is named"]), source="tester")
+    bus = Bus.connect(tls_servers.url(TRUSTED["its authority is named"]), source="tester")
     capsys.readouterr()  # that the server is not set up to keep anything
     with bus.view(), ThreadPoolExecutor() as pool:
         following = pool.submit(list, bus.events(bus.position(), follow=True))
@@ -158,7 +160,7 @@ def test_closing_ends_at_once_what_waits_behind_tls(places: Places, capsys: pyte
     assert capsys.readouterr().err == ""
 
 
-async def everything_is_closed() -> None:
+async def all_transports_closed() -> None:
     """Wait for the end of TLS before the event loop ends; redis-py does not when the engine has refused it."""
     loop: Any = asyncio.get_running_loop()
     while any(each.get_extra_info("socket").fileno() >= 0 for each in loop._transports.values()):  # noqa: ASYNC110
@@ -166,43 +168,43 @@ async def everything_is_closed() -> None:
 
 
 @pytest.mark.parametrize("name", WRONG)
-async def test_what_is_wrong_is_said_in_one_line(places: Places, name: str) -> None:
+async def test_each_tls_problem_is_explained_in_one_line(tls_servers: TlsServers, name: str) -> None:
     template, error, said = WRONG[name]
-    url = places.url(template.format(SECRET))
+    url = tls_servers.url(template.format(SECRET))
     with pytest.raises(error, match=said) as caught:
         Bus.connect(url)
     with pytest.raises(error, match=said) as other:
         await AsyncBus.connect(url)
-    await everything_is_closed()
+    await all_transports_closed()
     for problem in (caught.value, other.value):
         assert "\n" not in str(problem)
         assert SECRET not in repr(problem)
         assert SECRET not in repr(problem.__cause__)
 
 
-async def test_tls_where_there_is_none_is_said(places: Places) -> None:
+async def test_tls_to_a_plain_port_is_explained(tls_servers: TlsServers) -> None:
     """A server without TLS waits for more, so it is the patience of the client that ends."""
-    url = places.url("rediss://<plain>?ssl_ca_certs=FILE:ca.pem")
+    url = tls_servers.url("rediss://<plain>?ssl_ca_certs=FILE:ca.pem")
     with pytest.raises(EngineUnreachable, match="it may not use TLS on this port: redis://"):
         Bus.connect(url, socket_timeout="100ms")
     with pytest.raises(EngineUnreachable, match="it may not use TLS on this port: redis://"):
         await AsyncBus.connect(url, socket_timeout="100ms")
 
 
-def test_a_wrong_option_is_named_where_there_is_no_password() -> None:
+def test_a_wrong_option_is_named_if_the_url_has_no_password() -> None:
     with pytest.raises(InvalidURL, match="unexpected keyword argument 'ssl_ca_cert'"):
         Bus.connect("rediss://127.0.0.1:1?ssl_ca_cert=ca.pem")
     with pytest.raises(InvalidURL, match="maybe"):
         Bus.connect("rediss://127.0.0.1:1?ssl_cert_reqs=maybe")
 
 
-def test_the_command_line_speaks_tls(
-    places: Places, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_the_command_line_connects_over_tls(
+    tls_servers: TlsServers, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("SCRATCHBUS_URL", places.url(f"rediss://:{SECRET}@<good>?ssl_ca_certs=FILE:ca.pem"))
+    monkeypatch.setenv("SCRATCHBUS_URL", tls_servers.url(f"rediss://:{SECRET}@<good>?ssl_ca_certs=FILE:ca.pem"))
     assert main(["status"]) == OK
     assert SECRET not in "".join(capsys.readouterr())
-    monkeypatch.setenv("SCRATCHBUS_URL", places.url(f"rediss://:{SECRET}@<good>?ssl_ca_certs=FILE:another.pem"))
+    monkeypatch.setenv("SCRATCHBUS_URL", tls_servers.url(f"rediss://:{SECRET}@<good>?ssl_ca_certs=FILE:another.pem"))
     assert main(["status"]) == ENGINE
     _, err = capsys.readouterr()
     assert err.startswith("scratchbus: the engine at rediss://:***@127.0.0.1:")

@@ -53,7 +53,7 @@ def assert_one_holder_at_a_time(bus: Bus) -> None:
 
 
 @pytest.mark.slow
-def test_each_job_is_done_once_though_workers_are_killed_and_paused(
+def test_each_job_is_done_once_despite_killed_and_paused_workers(
     shared_server: Server, bus: Bus, crew: Crew, tmp_path: Path
 ) -> None:
     go = tmp_path / "go"
@@ -90,7 +90,7 @@ def test_each_job_is_done_once_though_workers_are_killed_and_paused(
     assert check(bus) == []
 
 
-def test_killed_worker_has_its_job_again_when_it_names_its_instance(
+def test_a_restarted_instance_gets_its_killed_workers_job_again(
     shared_server: Server, bus: Bus, crew: Crew, tmp_path: Path
 ) -> None:
     def start(said: Path, go: Path | None, instance: str) -> BaseProcess:
@@ -120,7 +120,7 @@ def test_killed_worker_has_its_job_again_when_it_names_its_instance(
 
 
 @pytest.mark.slow
-def test_workers_without_work_only_wait_on_the_log(new_server: Callable[..., Server]) -> None:
+def test_idle_workers_only_wait_on_the_log(new_server: Callable[..., Server]) -> None:
     server = new_server()
     with Bus.connect(server.url, source="idle") as bus, server.client() as client:
 

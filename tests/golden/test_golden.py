@@ -24,12 +24,12 @@ VERSIONS = range(1, SCHEMA + 1)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_what_a_version_wrote_folds_to_the_same_state_for_ever(version: int):
+def test_events_of_each_version_fold_to_their_golden_state(version: int):
     kept = [json.loads(line) for line in golden.state_file(version).read_text().splitlines()]
     assert golden.fold(version) == kept
 
 
-def test_the_version_of_today_has_every_field_of_every_kind():
+def test_the_current_golden_file_has_every_field_of_every_kind():
     """Whoever adds a field or a kind after a release raises SCHEMA, and keeps what the new version writes."""
     assert _in_json(golden.read(SCHEMA)) == _in_json(golden.told())
     there = {
@@ -51,7 +51,7 @@ OLD = [b"5-7", [b"id", b"e", b"subject", b"A", b"page", b"main", b"kind", b"link
                 b"prev", b"", b"event", b'{"v":0,"who":"x","goal":"g"}']]  # fmt: skip
 
 
-def test_a_body_of_an_older_version_is_brought_to_the_form_of_today():
+def test_an_older_body_is_upcast():
     def rename(kind: str, body: dict[str, str]) -> dict[str, str]:
         assert kind == "linked"
         return {"by": body["who"], "action": body["goal"]}
@@ -63,7 +63,7 @@ def test_a_body_of_an_older_version_is_brought_to_the_form_of_today():
     assert upcast("added", {}, -1, steps) == {"a": 1, "b": 2}
 
 
-def test_a_version_that_never_was_and_an_upcaster_that_fails_are_poison():
+def test_unknown_versions_and_failing_upcasters_are_poison():
     with pytest.raises(Poison, match="version 0: schema version 0 was never written"):
         decode_entry(OLD, 0)
     with pytest.raises(Poison, match="version 0: 'goal2'"):
@@ -101,7 +101,7 @@ def follow(bus: Bus) -> None:
     list(bus.events())
 
 
-STOPPED = {
+READERS = {
     "a projector": lambda bus: run_projector(bus, threading.Event()),
     "a reader": lambda bus: bus.page().list(),
     "a reader of all": lambda bus: bus.page().get("01M7YS0X7YM47HSFZZZJC2DZ9D"),
@@ -115,14 +115,14 @@ STOPPED = {
 
 
 @pytest.mark.damages_the_log
-@pytest.mark.parametrize("who", STOPPED)
-def test_an_event_of_a_newer_version_stops_this_code_where_it_is(bus: Bus, checkpoint: None, who: str):
+@pytest.mark.parametrize("who", READERS)
+def test_a_newer_event_stops_every_reader(bus: Bus, checkpoint: None, who: str):
     with pytest.raises(CodeTooOld, match="upgrade scratchbus"):
-        STOPPED[who](bus)
+        READERS[who](bus)
 
 
 @pytest.mark.damages_the_log
-def test_a_subscription_keeps_its_place_before_an_event_of_a_newer_version(bus: Bus, checkpoint: None):
+def test_a_subscription_stays_before_a_newer_event(bus: Bus, checkpoint: None):
     for _ in range(2):
         with pytest.raises(CodeTooOld):
             subscribe(bus)

@@ -302,7 +302,7 @@ class PageMachine(RuleBasedStateMachine):
     # -- what has to hold
 
     @invariant()
-    def the_page_is_what_the_model_says(self) -> None:
+    def the_page_matches_the_model(self) -> None:
         page = self.page(len(self.model.items) % 3)
         found = page.list(limit=None)
         assert [one.id for one in found] == self.model.newest_first()
@@ -315,7 +315,7 @@ class PageMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         try:
             assert_sound(self.buses[0])
-            self.the_page_is_what_the_model_says()
+            self.the_page_matches_the_model()
             for past, wanted in self.pasts:
                 is_whole = self.model.erased.isdisjoint(one.id for one in wanted)
                 left = [one for one in wanted if one.id not in self.model.erased]
@@ -357,7 +357,7 @@ def _wanted(item: Item, now: int) -> tuple[Any, ...]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("examples", [12, pytest.param(200, marks=[pytest.mark.faults, pytest.mark.timeout(1800)])])
-def test_the_bus_does_what_the_model_says(engine, clock, tmp_path, examples):
+def test_the_bus_matches_the_model(engine, clock, tmp_path, examples):
     class Machine(PageMachine):
         url, shards = engine.url, engine.shards
 

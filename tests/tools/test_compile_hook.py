@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("name", COMPILED)
-def test_a_compiled_module_has_nothing_that_the_compiler_drops(name: str):
+def test_compiled_modules_avoid_what_the_compiler_drops(name: str):
     tree = ast.parse((ROOT / "scratchbus" / f"{name}.py").read_text("utf-8"))
     classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
     assert [each.name for each in classes if each.keywords] == []  # a struct would lose `frozen` and `array_like`
@@ -25,7 +25,7 @@ def test_a_compiled_module_has_nothing_that_the_compiler_drops(name: str):
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_a_wheel_is_compiled_if_that_is_asked_for(tmp_path: Path):
+def test_a_wheel_is_compiled_on_request(tmp_path: Path):
     build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path)]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     subprocess.run(build, cwd=ROOT, check=True, env=environment | {"SCRATCHBUS_COMPILE": "1"})

@@ -33,11 +33,11 @@ SOURCES = [
         ("asyncify = awaited = 1\n", "asyncify = awaited = 1\n"),
     ],
 )  # fmt: skip
-def test_each_rule(source, expected):
+def test_each_rule_gives_the_blocking_code(source, expected):
     assert blocking(source) == expected
 
 
-def test_regions_are_for_one_of_both():
+def test_a_region_applies_to_one_facade():
     source = textwrap.dedent("""\
         class AsyncA:
             # asyncio only:
@@ -69,7 +69,7 @@ def test_no_generated_file_is_stale(source):
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.stem)
-def test_no_asyncio_is_left(source):
+def test_generated_code_has_no_asyncio(source):
     text = target_of(source).read_text("utf-8")
     assert not any(isinstance(node, ast.AsyncFunctionDef | ast.Await) for node in ast.walk(ast.parse(text)))
     assert "asyncio" not in text.lower()

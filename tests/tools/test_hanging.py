@@ -31,13 +31,13 @@ def run(directory: Path, timeout: float, patience: float) -> subprocess.Complete
 
 
 @pytest.mark.slow
-def test_a_test_has_the_time_that_its_mark_allows(tmp_path):
+def test_a_test_gets_the_time_of_its_timeout_mark(tmp_path):
     done = run(tmp_path, timeout=100, patience=0.5)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.slow
-def test_a_test_that_hangs_beyond_its_time_ends_the_run(tmp_path):
+def test_a_hanging_test_ends_the_run(tmp_path):
     done = run(tmp_path, timeout=60.5, patience=0.5)
     assert "test_takes_two_seconds" in done.stderr
     assert done.returncode != 0
