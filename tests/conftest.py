@@ -11,7 +11,7 @@ import pytest
 
 from scratchbus.engine.embedded.server import stop
 
-pytest_plugins = ["tests.collector", "tests.alone", "tests.engines", "tests.hanging", "tests.launcher.plugin"]
+pytest_plugins = ["tests.collector", "tests.alone", "tests.engines", "tests.hang_timeout", "tests.launcher.plugin"]
 
 hypothesis.settings.register_profile("scratchbus", deadline=None)  # how fast a real engine answers proves nothing
 hypothesis.settings.load_profile("scratchbus")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.benchmarks import auditing, crowd, delivering, rebuilding
 from tests.faults import archivers, consumers, importers, rebuilders, refuters, workers
 from tests.faults.history import roles
-from tests.warming import warm_up
+from tests.preload import warm_up
 
 __all__ = [
     "archivers", "auditing", "consumers", "crowd", "delivering", "importers", "rebuilders", "rebuilding", "refuters",

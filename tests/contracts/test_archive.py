@@ -32,7 +32,7 @@ from scratchbus.eventlog.trim import Archiving
 from scratchbus.readmodel.rebuild import rebuild
 from tests.engines import ONE
 from tests.inspection import archive, forget, keys_of, log_length, now_ms, outdate, project, send
-from tests.travelling import WAYS, only
+from tests.past_pages import WAYS, only
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.engines(*ONE)

@@ -24,7 +24,7 @@ from scratchbus.readmodel.projector import run_projector
 from tests.engines import ONE
 from tests.faults.interposing import interposed
 from tests.inspection import keys_of, project, raw_append, send
-from tests.travelling import WAYS, assert_past, assert_reads_as, batch_ends, only, stored_snapshots, told_again
+from tests.past_pages import WAYS, assert_past, assert_reads_as, batch_ends, only, stored_snapshots, told_again
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.engines(*ONE)

@@ -11,7 +11,7 @@ from scratchbus.errors import Behind, BusClosed, ViewClosed
 from scratchbus.eventlog import tail_readers
 from scratchbus.views.live_page import Change
 from tests.inspection import forget
-from tests.seeing import count_folds
+from tests.live_and_past_pages import count_folds
 from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.anyio

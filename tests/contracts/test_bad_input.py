@@ -24,8 +24,8 @@ from scratchbus.errors import (
     UnknownField,
     UnknownType,
 )
+from tests.cases import case
 from tests.inspection import log_length
-from tests.sweep import case
 
 
 def nested(levels):

@@ -9,11 +9,11 @@ import pytest
 
 from scratchbus import Bus, ObservationPatch
 from scratchbus.errors import InvalidExport
+from tests.cases import case
 from tests.contracts.test_export import export
 from tests.contracts.test_verify import live
 from tests.engines import ALL
 from tests.inspection import send
-from tests.sweep import case
 
 pytestmark = pytest.mark.engines(*ALL)
 

@@ -9,9 +9,9 @@ from scratchbus import Page
 from scratchbus.commands import execution
 from scratchbus.domain.lifecycle import DEFAULT
 from scratchbus.errors import EventIdReused, InvalidField, InvalidTransition, InvalidTTL, NotChangeable, NotFound
+from tests.cases import case
 from tests.engines import ALL
 from tests.inspection import log_length
-from tests.sweep import case
 
 pytestmark = pytest.mark.engines(*ALL)
 

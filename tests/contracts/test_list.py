@@ -10,11 +10,11 @@ import pytest
 
 from scratchbus import NewObservation, Observation, Page
 from scratchbus.errors import InvalidField, InvalidId, NotFound, UnknownField, UnknownType
+from tests.cases import case
 from tests.engines import ONE, Engine
 from tests.inspection import project
-from tests.seeing import SeenBack, SeenLive
-from tests.sweep import case
-from tests.travelling import WAYS, only
+from tests.live_and_past_pages import SeenBack, SeenLive
+from tests.past_pages import WAYS, only
 
 NOBODY = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 

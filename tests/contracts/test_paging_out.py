@@ -25,9 +25,9 @@ from scratchbus.projections import scratch_page
 from scratchbus.scheduling import paging_out
 from scratchbus.scheduling.expiry import run_expirer
 from scratchbus.scheduling.paging_out import page_out
+from tests.cases import case
 from tests.engines import ALL
 from tests.inspection import archive, assert_sound, documents, forget, heads, keys_of, project, send, settle
-from tests.sweep import case
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.engines(*ALL)

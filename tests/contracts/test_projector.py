@@ -9,7 +9,7 @@ from scratchbus.eventlog.checkpoint import Outcome
 from scratchbus.readmodel.catch_up import await_fold, fold_once
 from scratchbus.scheduling.expiry import sweep
 from tests.engines import ALL
-from tests.halting import Halted
+from tests.halted import Halted
 from tests.inspection import assert_sound, documents, folded, forget, keys_of, project, send
 
 

@@ -16,7 +16,7 @@ from scratchbus.scheduling.expiry import run_expirer, sweep
 from scratchbus.scheduling.reminders import react, remind
 from scratchbus.telemetry.counters import counts
 from tests.engines import ONE
-from tests.halting import Halted
+from tests.halted import Halted
 from tests.inspection import all_events, keys_of, log_length, project, send
 from tests.waiting import eventually
 

@@ -32,7 +32,7 @@ from scratchbus.scheduling.expiry import sweep
 from scratchbus.views import live_page, page_loader, reads
 from tests.engines import ONE
 from tests.inspection import forget, keys_of, project, raw_append, send
-from tests.seeing import SeenLive, count_folds
+from tests.live_and_past_pages import SeenLive, count_folds
 from tests.waiting import eventually
 
 

@@ -19,7 +19,7 @@ from scratchbus.readmodel.rebuild_lease import take
 from scratchbus.scheduling.paging_out import page_out
 from tests.docs.markdown import ROOT, codes, rows
 from tests.inspection import archive, entries, project, raw_append, send
-from tests.travelling import only
+from tests.past_pages import only
 from tests.waiting import eventually
 
 TEXT = (ROOT / "docs" / "redis-layout.md").read_text("utf-8")

@@ -17,7 +17,7 @@ from scratchbus.domain.position import Position
 from scratchbus.eventlog.codec import Poison, decode_entry
 from scratchbus.eventlog.keys import SYSTEM_PAGE
 from scratchbus.eventlog.raw_entries import entry_fields, entry_position
-from tests.faults.held import PageState, ShardState, read_shard
+from tests.faults.engine_state import PageState, ShardState, read_shard
 from tests.faults.marks import traced
 from tests.oracle.expected import dedupe_keys, head_of, index_scores, next_moment, open_scores
 from tests.oracle.fold import Folded, fold

@@ -22,7 +22,7 @@ from scratchbus.readmodel.catch_up import catch_up
 from scratchbus.scheduling.expiry import sweep
 from tests.faults.operations import OPERATIONS, prepare
 from tests.faults.servers import Server
-from tests.travelling import only
+from tests.past_pages import only
 
 ACCESS_LIST = Path(__file__).parents[2] / "config" / "users.acl"
 SECRET = "s3cr3t/:@?#%"

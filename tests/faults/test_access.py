@@ -36,7 +36,7 @@ from tests.faults.roles import (
 )
 from tests.faults.servers import Server, embedded_binary, system_binary
 from tests.inspection import archive, log_length, project
-from tests.travelling import only, stored_snapshots
+from tests.past_pages import only, stored_snapshots
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.real

@@ -19,7 +19,7 @@ from scratchbus.eventlog.compression import zstd
 from tests.faults import archivers, workers
 from tests.faults.processes import Crew, kill
 from tests.faults.servers import DURABLE, Server
-from tests.faults.test_kill import await_lines, read_said
+from tests.faults.test_kill import await_lines, read_acknowledged
 from tests.inspection import assert_sound, log_length
 
 pytestmark = pytest.mark.real
@@ -141,4 +141,4 @@ def test_concurrent_archivers_writers_and_readers_lose_nothing(
         assert problems(directory) == []
         assert_sound(bus)
         there = Counter(event.id for event in bus.events())
-        assert {there[id] for id in read_said(said).event_ids} == {1}
+        assert {there[id] for id in read_acknowledged(said).event_ids} == {1}

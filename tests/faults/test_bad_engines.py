@@ -27,8 +27,8 @@ from scratchbus.errors import (
     ScratchbusError,
 )
 from tests.faults.checker import check
+from tests.faults.fake_server import bulk, fake_server
 from tests.faults.operations import OPERATIONS, SUBJECT, prepare
-from tests.faults.pretending import bulk, pretending
 from tests.faults.servers import DURABLE, Server, embedded_binary
 from tests.inspection import log_length, project
 from tests.waiting import eventually
@@ -302,13 +302,13 @@ def test_an_engine_that_is_too_old_is_refused(info: str, named: str) -> None:
         asked.append(command[0].upper())
         return bulk(f"# Server\r\n{info}\r\n") if command[0].upper() == b"INFO" else b"+OK\r\n"
 
-    with pretending(answer) as url, pytest.raises(EngineTooOld, match=f"{named}; scratchbus needs Redis 7.0"):
+    with fake_server(answer) as url, pytest.raises(EngineTooOld, match=f"{named}; scratchbus needs Redis 7.0"):
         Bus.connect(url)
     assert not {b"HSETNX", b"EVALSHA", b"EVAL", b"SET", b"XADD"} & set(asked)
 
 
 def test_a_server_that_does_not_speak_redis_is_unreachable() -> None:
-    with pretending(lambda command: b"HTTP/1.1 400 Bad Request\r\n\r\n") as url, pytest.raises(EngineUnreachable):
+    with fake_server(lambda command: b"HTTP/1.1 400 Bad Request\r\n\r\n") as url, pytest.raises(EngineUnreachable):
         Bus.connect(url)
 
 
@@ -324,7 +324,7 @@ def test_an_error_among_replies_does_not_shift_later_ones() -> None:
         return bulk(command[1].decode()) if command[0] == b"GET" else b"+OK\r\n"
 
     commands: list[tuple[str, ...]] = [("GET", "one"), ("GET", "two"), ("GET", "three")]
-    with pretending(answer) as url:
+    with fake_server(answer) as url:
         driver = target(url, home=None, appendfsync="everysec", socket_timeout=5, connect_timeout=5).engine()
         with pytest.raises(EngineLoading):
             driver.run(ask_all(0, commands))

@@ -14,8 +14,8 @@ from tests.faults.history.arena import Arena
 from tests.faults.history.case import Case, History, Violation, Write
 from tests.faults.history.journal import Record
 from tests.faults.history.judge import KINDS, judge, violations
-from tests.faults.history.judging_heads import heads
-from tests.faults.history.judging_reads import reads
+from tests.faults.history.judge_heads import judge_heads
+from tests.faults.history.judge_reads import judge_reads
 from tests.faults.history.logbook import Entry, Logbook
 from tests.faults.history.plan import DECK, draw, playable
 from tests.faults.history.roles import CREW
@@ -380,7 +380,7 @@ def test_the_judge_finds_each_planted_violation(history: History, plant: Callabl
 
 def test_a_duplicated_claim_is_not_linearizable(history: History) -> None:
     grant_a_claim_twice(history)
-    assert "not linearizable" in {violation.kind for violation in heads(Case(history))}
+    assert "not linearizable" in {violation.kind for violation in judge_heads(Case(history))}
 
 
 def test_a_job_of_a_flushed_log_is_no_claim_in_the_next(history: History) -> None:
@@ -388,7 +388,7 @@ def test_a_job_of_a_flushed_log_is_no_claim_in_the_next(history: History) -> Non
     asked = next(each for each in told(history, "invoke", n=claim.told["n"]) if each.who == claim.who)
     job = {"id": asked.told["id"], "fence": claim.told["fence"], "until": claim.told["until"] - 500}
     add(history, claim, what="job", who="worker-1.99", told=job)
-    assert list(heads(Case(history))) == []
+    assert list(judge_heads(Case(history))) == []
 
 
 def test_a_view_is_judged_by_the_log_that_it_saw(history: History) -> None:
@@ -399,15 +399,15 @@ def test_a_view_is_judged_by_the_log_that_it_saw(history: History) -> None:
         for entry in reign.log.entries
     ]
     history.reigns.append(reign._replace(log=Logbook(entries), begun=(before.t, before.t)))
-    assert [found for found in reads(Case(history)) if found.where == saw.who] == []
+    assert [found for found in judge_reads(Case(history)) if found.where == saw.who] == []
 
 
 def test_the_head_checker_counts_skipped_and_undecided_ones(history: History) -> None:
     tally = Counter[str]()
-    assert list(heads(Case(history), tally, seconds=-1)) == []
+    assert list(judge_heads(Case(history), tally, seconds=-1)) == []
     assert tally["observations skipped"] > 20
     tally = Counter[str]()
-    assert list(heads(Case(history), tally, steps=2)) == []
+    assert list(judge_heads(Case(history), tally, steps=2)) == []
     assert tally["observations undecided"] > 0
 
 

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.real
 WRITERS = 3
 
 
-def read_said(files: list[Path]) -> Acknowledged:
+def read_acknowledged(files: list[Path]) -> Acknowledged:
     """Return what the writers were told is written."""
     lines = [json.loads(line) for file in files if file.exists() for line in file.read_text().splitlines()]
     return Acknowledged([event_id for event_id, _ in lines if event_id], [mark for _, mark in lines])
@@ -57,9 +57,9 @@ def load_and_kill(server: Server, crew: Crew, directory: Path, random: Random, e
     for hand in hands:
         kill(hand)
     with Bus.connect(server.url, bus="load") as bus:
-        assert check(bus, read_said(said)) == []
+        assert check(bus, read_acknowledged(said)) == []
         project(bus)
-        assert check(bus, read_said(said)) == []
+        assert check(bus, read_acknowledged(said)) == []
 
 
 def test_killing_processes_loses_no_acknowledged_write(

@@ -17,7 +17,7 @@ import pytest
 from scratchbus import Bus, NewObservation
 from scratchbus.domain.events import Claimed
 from tests.faults.checker import check
-from tests.faults.labour import labour
+from tests.faults.job_workers import work_on_jobs
 from tests.faults.processes import Crew, kill
 from tests.faults.servers import Server
 from tests.inspection import project
@@ -60,7 +60,7 @@ def test_each_job_is_done_once_despite_killed_and_paused_workers(
 
     def start(name: str, go: Path | None = None) -> tuple[BaseProcess, Path]:
         said = tmp_path / name
-        return crew.start(labour, shared_server.url, bus.core.log.bus, name, said, go), said
+        return crew.start(work_on_jobs, shared_server.url, bus.core.log.bus, name, said, go), said
 
     for page in ("one", "two"):
         bus.page(page).add_many([NewObservation(type="observation", content=f"{n}") for n in range(JOBS // 2)])
@@ -94,7 +94,7 @@ def test_a_restarted_instance_gets_its_killed_workers_job_again(
     shared_server: Server, bus: Bus, crew: Crew, tmp_path: Path
 ) -> None:
     def start(said: Path, go: Path | None, instance: str) -> BaseProcess:
-        return crew.start(labour, shared_server.url, bus.core.log.bus, "worker", said, go, instance, "1h")
+        return crew.start(work_on_jobs, shared_server.url, bus.core.log.bus, "worker", said, go, instance, "1h")
 
     def begun(said: Path) -> bool:
         return said.exists() and bool(said.read_text())

@@ -18,7 +18,7 @@ import time
 from contextlib import suppress
 from typing import Any, NamedTuple, TextIO
 
-from tests.warming import warm_up
+from tests.preload import warm_up
 
 PACKAGES = ("scratchbus", "daemons")
 """Packages whose modules are all imported before the first fork."""

@@ -15,7 +15,7 @@ from scratchbus.eventlog import checkpoint, consumers
 from scratchbus.eventlog import trim as trimming
 from scratchbus.eventlog.keys import ShardKeys
 from scratchbus.readmodel import rebuild_lease
-from tests.sweep import case
+from tests.cases import case
 
 KEYS = ShardKeys("b", 0)
 PLACE = Position(1, 1)

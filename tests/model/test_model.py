@@ -36,7 +36,7 @@ from scratchbus.scheduling.expiry import sweep
 from tests.clock import Clock
 from tests.inspection import assert_sound, entries, log_length, project
 from tests.model.page_model import PRIORITY, ROOM, Item, New, PageModel, Refused
-from tests.travelling import WAYS, assert_past, assert_reads_as, batch_ends, only, told_again
+from tests.past_pages import WAYS, assert_past, assert_reads_as, batch_ends, only, told_again
 
 VERBS = {"pending_review": "review", "resolved": "resolve", "archived": "archive", "active": "reopen"}
 SECOND = 1000

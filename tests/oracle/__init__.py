@@ -2,6 +2,6 @@
 
 Nothing here reads a document, a head or an index. `fold` folds a log from its first event, one event at a time and
 without checkpoints; `expected` says what heads, sets and indexes follow from the documents. The check after each test
-(`tests.inspection`), the fault checker (`tests.faults.checker`), the tests of the past (`tests.travelling`) and the
+(`tests.inspection`), the fault checker (`tests.faults.checker`), the tests of the past (`tests.past_pages`) and the
 golden logs (`tests.golden`) all use it; the model (`tests.model`) ends with the check after each test.
 """

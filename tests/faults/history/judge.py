@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 
 from tests.faults.history.case import Case, History, Violation
 from tests.faults.history.journal import Record
-from tests.faults.history.judging_claims import claims
-from tests.faults.history.judging_deliveries import deliveries
-from tests.faults.history.judging_heads import heads
-from tests.faults.history.judging_reads import reads
-from tests.faults.history.judging_writes import writes
+from tests.faults.history.judge_claims import judge_claims
+from tests.faults.history.judge_deliveries import judge_deliveries
+from tests.faults.history.judge_heads import judge_heads
+from tests.faults.history.judge_reads import judge_reads
+from tests.faults.history.judge_writes import judge_writes
 
 KINDS = (
     "lost",
@@ -45,7 +45,7 @@ def violations(history: History, tally: Counter[str] | None = None) -> Iterator[
     case = Case(history)
     for look in _JUDGES:
         yield from look(case)
-    yield from heads(case, tally)
+    yield from judge_heads(case, tally)
 
 
 def has_refused_new_data(history: History, record: Record) -> bool:
@@ -64,7 +64,7 @@ def waits_for_upgrade(history: History, problem: str) -> bool:
     return who in history.older and bool(said) and said[-1].told.get("why") == "CodeTooOld"
 
 
-def what_is_left(case: Case) -> Iterator[Violation]:
+def judge_end(case: Case) -> Iterator[Violation]:
     """Yield what the engine held in the end and its log does not say, who is stuck, and what nobody expected."""
     folded = {turn.entry.about: turn.after for turn in case.reigns[-1].log.turns.values()}
     held = case.history.documents
@@ -81,4 +81,10 @@ def what_is_left(case: Case) -> Iterator[Violation]:
             yield Violation("unexpected error", record.who, str(record))
 
 
-_JUDGES: list[Callable[[Case], Iterator[Violation]]] = [writes, claims, deliveries, reads, what_is_left]
+_JUDGES: list[Callable[[Case], Iterator[Violation]]] = [
+    judge_writes,
+    judge_claims,
+    judge_deliveries,
+    judge_reads,
+    judge_end,
+]

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from tests.faults.history.arena import Arena
 from tests.faults.history.case import Case, Violation
-from tests.faults.history.judge import what_is_left
+from tests.faults.history.judge import judge_end
 from tests.faults.history.older import Older
 from tests.faults.history.round import Cast, short_directory
 from tests.faults.processes import Crew
@@ -54,7 +54,7 @@ def soak(
             tell(f"{now:.0f} of {seconds:.0f} s, {series['disk'][-1][1]:.0f} MB of disk")
             time.sleep(every)
         left = cast.come_to_rest(peace=False)
-    return series, [*what_is_left(Case(left)), *beyond(series, limits)]
+    return series, [*judge_end(Case(left)), *beyond(series, limits)]
 
 
 def beyond(series: Series, limits: Limits) -> list[Violation]:

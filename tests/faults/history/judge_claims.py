@@ -19,7 +19,7 @@ CLAIMED = 10.0  # seconds: nobody believes for longer to hold a claim without be
 ROUNDED = 2  # milliseconds that the engine's clock and a process's may differ by when they are written down
 
 
-def claims(case: Case) -> Iterator[Violation]:
+def judge_claims(case: Case) -> Iterator[Violation]:
     """Yield claims that were not exclusive, and writes that a fence or a claim should have stopped."""
     for number, reign in enumerate(case.reigns):
         yield from _two_live(reign.log, f"log {number}")

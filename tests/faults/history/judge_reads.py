@@ -25,7 +25,7 @@ class EntryChunk(NamedTuple):
     high: float
 
 
-def reads(case: Case) -> Iterator[Violation]:
+def judge_reads(case: Case) -> Iterator[Violation]:
     """Yield what was seen too late, in parts, backwards, or not at all."""
     yield from _fresh(case)
     for told in case.by_teller("saw"):

@@ -1,4 +1,4 @@
-"""What workers do in processes of their own, where they may be killed or paused with a job in their hands."""
+"""Workers as processes, which tests kill or pause while they hold a job."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from scratchbus.work import Job
 TTL = "500ms"
 
 
-def labour(
+def work_on_jobs(
     url: str, bus: str, name: str, said: Path, go: Path | None, instance: str | None = None, ttl: str = TTL
 ) -> None:
-    """Resolve one job after the other; with `go`, only once that file is there. Note what was begun, and the end."""
+    """Resolve jobs one by one, with `go` only once that file exists; write each start and outcome to `said`."""
     with (
         Bus.connect(url, bus=bus, source=name, instance=instance) as connected,
-        connected.work("labour", ttl=ttl) as jobs,
+        connected.work("work", ttl=ttl) as jobs,
         said.open("a", buffering=1) as file,
     ):
         for job in jobs:

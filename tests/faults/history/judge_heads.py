@@ -38,7 +38,7 @@ Histories = dict[str, list[Operation]]
 """The operations on each observation."""
 
 
-def heads(
+def judge_heads(
     case: Case, tally: Counter[str] | None = None, *, steps: int = STEPS, seconds: float = SECONDS
 ) -> Iterator[Violation]:
     """Yield each observation whose operations no order explains; count in `tally` what was decided and what was not."""

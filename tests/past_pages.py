@@ -13,7 +13,7 @@ from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.raw_entries import entry_fields, entry_position, is_batch_end
 from scratchbus.projections.scratch_page import by_priority, is_active, settled
 from scratchbus.readmodel import snapshots
-from scratchbus.timetravel import past as travelling
+from scratchbus.timetravel import past as past_reads
 from tests.inspection import entries, keys_of
 from tests.oracle.fold import fold
 
@@ -26,13 +26,13 @@ def only(way: str) -> Iterator[None]:
     """Have the past read in one way only: by undoing what came since, or folded, with or without snapshots."""
     with pytest.MonkeyPatch.context() as patch:
         if way == "undone":
-            patch.setattr(travelling, "CHEAP_EVENTS", 100_000_000)
-            patch.setattr(travelling, "MAX_UNDONE", 100_000_000)
+            patch.setattr(past_reads, "CHEAP_EVENTS", 100_000_000)
+            patch.setattr(past_reads, "MAX_UNDONE", 100_000_000)
         else:
-            patch.setattr(travelling, "_undo_later", _nothing)
+            patch.setattr(past_reads, "_undo_later", _nothing)
         if way == "from what was open":
-            patch.setattr(travelling, "CHEAP_EVENTS", -1)
-            patch.setattr(travelling, "MAX_UNDONE", -1)
+            patch.setattr(past_reads, "CHEAP_EVENTS", -1)
+            patch.setattr(past_reads, "MAX_UNDONE", -1)
             patch.setattr(snapshots, "OPEN_MIN_EVENTS", 1)
             patch.setattr(snapshots, "EVENTS_PER_DOCUMENT", 0)
         if way == "from a snapshot":

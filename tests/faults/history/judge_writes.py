@@ -9,7 +9,7 @@ from tests.faults.history.case import Case, Violation, Write
 from tests.faults.history.logbook import NEXT, Logbook
 
 
-def writes(case: Case) -> Iterator[Violation]:
+def judge_writes(case: Case) -> Iterator[Violation]:
     """Yield what happened to writes that should not have."""
     for number, reign in enumerate(case.reigns):
         where = f"log {number}"

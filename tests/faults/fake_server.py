@@ -1,4 +1,4 @@
-"""Servers that only pretend to be Redis."""
+"""A fake server that speaks the Redis protocol."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import hiredis
 
 
 @contextmanager
-def pretending(answers: Callable[[list[bytes]], bytes]) -> Iterator[str]:
-    """Run a server that answers each command as the function says; yield its URL."""
+def fake_server(answers: Callable[[list[bytes]], bytes]) -> Iterator[str]:
+    """Run a server that answers each command by calling the function; yield its URL."""
 
     class Handler(socketserver.BaseRequestHandler):
         def handle(self) -> None:

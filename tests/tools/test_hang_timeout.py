@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-RUN = ("-m", "pytest", "-q", "-p", "tests.hanging", "-o", "timeout=60", "-o", "faulthandler_exit_on_timeout=true")
+RUN = ("-m", "pytest", "-q", "-p", "tests.hang_timeout", "-o", "timeout=60", "-o", "faulthandler_exit_on_timeout=true")
 LONG = """import pytest, time
 @pytest.mark.timeout({timeout})
 def test_takes_two_seconds():

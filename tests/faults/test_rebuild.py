@@ -14,7 +14,7 @@ from tests.faults import rebuilders, workers
 from tests.faults.checker import check
 from tests.faults.processes import Crew, kill
 from tests.faults.servers import DURABLE, Server
-from tests.faults.test_kill import await_lines, count_lines, read_said
+from tests.faults.test_kill import await_lines, count_lines, read_acknowledged
 from tests.inspection import project
 from tests.waiting import eventually
 
@@ -61,6 +61,6 @@ def test_readers_see_no_hole_while_rebuilds_run_and_are_killed(
         project(bus)
         assert set(seen.read_text().splitlines()) == {"whole"}
         assert bus.converse(read_checkpoint(bus.core.log.keys(0))).build == 5
-        assert check(bus, read_said(said)) == []
+        assert check(bus, read_acknowledged(said)) == []
         with server.client() as client:
             assert {key.split(b":")[2] for key in client.scan_iter("{load:0}:p[0-9]*")} == {b"p5"}

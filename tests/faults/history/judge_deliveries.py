@@ -13,7 +13,7 @@ from tests.faults.history.logbook import Entry
 from tests.faults.history.roles import SUBSCRIPTIONS
 
 
-def deliveries(case: Case) -> Iterator[Violation]:
+def judge_deliveries(case: Case) -> Iterator[Violation]:
     """Yield what subscriptions left out, or delivered again."""
     for name in SUBSCRIPTIONS:
         yield from _skipped(case, name)
