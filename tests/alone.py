@@ -1,10 +1,10 @@
-"""Tests marked `alone` bound how long something takes: while one runs, the other workers of the run wait.
+"""Run tests marked `alone` by themselves: they limit how long something takes, so the other workers wait.
 
-What else the machine does can break such a bound once or twice; code that is too slow breaks it each time. So a test
-in which an assertion fails or a wait times out is tried twice more, fixtures included.
+A busy machine may exceed such a limit once or twice; slow code exceeds it every time. So a test that fails with an
+assertion or a timeout is run up to twice more, with its fixtures.
 
-A test holds the file "running" shared, one that is alone exclusively. Each goes through the file "entering" first, so
-that those that share do not keep out one that waits to be alone. Locks end with the process that holds them.
+Each test locks the file "running": shared, or exclusively if it is marked `alone`. It holds the lock "entering" while
+it waits for that, so that a stream of shared locks cannot starve an exclusive one. A lock ends with its process.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _INPUT = "alone_directory"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the directory of the locks, one for all workers of a run."""
+    """Create the directory of the locks, shared by all workers of a run."""
     if hasattr(config, "workerinput"):
         config.stash[_DIRECTORY] = Path(config.workerinput[_INPUT])
     else:
@@ -34,12 +34,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Tell a worker where the locks are."""
+    """Pass the directory of the locks to a worker."""
     node.workerinput[_INPUT] = str(node.config.stash[_DIRECTORY])
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Remove the directory, at the end of the run."""
+    """Remove the directory at the end of the run."""
     if not hasattr(config, "workerinput"):
         shutil.rmtree(config.stash[_DIRECTORY], ignore_errors=True)
 
@@ -51,7 +51,7 @@ def _locked(file: Path, how: int) -> Iterator[None]:
         try:
             yield
         finally:
-            fcntl.flock(handle, fcntl.LOCK_UN)  # a forked child may have the file open still
+            fcntl.flock(handle, fcntl.LOCK_UN)  # a forked child may still have the file open
 
 
 def _is_alone(item: pytest.Item | None) -> bool:
@@ -60,15 +60,15 @@ def _is_alone(item: pytest.Item | None) -> bool:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the tests that run alone first, so that the others wait once."""
+    """Run the `alone` tests first, so that the others wait only once."""
     items.sort(key=lambda item: not _is_alone(item))
     for item in filter(_is_alone, items):
         item.add_marker(pytest.mark.flaky(reruns=2, only_rerun=["AssertionError", "TimeoutError", "TimeoutExpired"]))
 
 
-@pytest.hookimpl(wrapper=True, tryfirst=True)  # outside of the timeout, which is not to count the wait
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # outside of the timeout, which must not include the wait
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
-    """Run a test, its fixtures included, beside others or alone; several in a row that are alone keep the lock."""
+    """Run a test with its fixtures under its lock; consecutive `alone` tests keep the lock."""
     directory, held = item.config.stash[_DIRECTORY], item.config.stash.setdefault(_HELD, [])
     if not held:
         with _locked(directory / "entering", fcntl.LOCK_EX), ExitStack() as stack:

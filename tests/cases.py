@@ -1,4 +1,4 @@
-"""Many cases in one test, where a case is a line of a table: to set up a bus for each would take most of the time."""
+"""Several cases in one test, for tables of cases where setting up a bus for each would dominate the time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def case(name: object) -> Iterator[None]:
-    """Name the case in whatever fails within it."""
+    """Add the name of the case to any exception raised in it."""
     try:
         yield
     except BaseException as problem:

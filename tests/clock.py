@@ -1,4 +1,4 @@
-"""A clock that tests turn: the scripts read it in the place of the server's own."""
+"""A clock set by tests: the scripts read it instead of the server's."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _KEY = "tests:clock"
 _OWN = "call('TIME')"
 _TURNED = f"call('HMGET', '{_KEY}', 'seconds', 'microseconds')"
 is_turned = False
-"""Whether the scripts read the clock of a test at the moment."""
+"""Whether the scripts currently read the clock of a test."""
 
-_ASKING = (commands, expiry)  # imported, so that every script that asks for the time is there to be found
+_ASKING = (commands, expiry)  # imported so that all scripts that read the time are found
 
 
 class Clock:
-    """The time of one engine. It stands still unless a test turns it."""
+    """The clock of one engine. It stands still unless a test sets it."""
 
     def __init__(self, url: str) -> None:
         self._driver = target(url, home=None, appendfsync="everysec", socket_timeout=5, connect_timeout=5).engine()
@@ -42,16 +42,16 @@ class Clock:
 
     @property
     def now(self) -> datetime:
-        """What it shows."""
+        """The current time of this clock."""
         return moment(self.ms)
 
     def set(self, ms: int) -> None:
-        """Turn it to a time, in milliseconds since the epoch; backwards too."""
+        """Set it, forwards or backwards, to milliseconds since the epoch."""
         self.ms = ms
         self._driver.run(_write(ms))
 
     def advance(self, duration: Duration) -> None:
-        """Turn it on."""
+        """Advance it."""
         self.set(self.ms + (duration_ms(duration) or 0))
 
     def __enter__(self) -> Self:
@@ -62,21 +62,21 @@ class Clock:
 
 
 class ProcessClock:
-    """The time by which consumers of this process judge their leases; it is ahead of the monotonic clock."""
+    """The clock by which consumers of this process judge their leases: the monotonic clock plus an offset."""
 
     def __init__(self) -> None:
         self._ahead = 0.0
 
     def monotonic(self) -> float:
-        """Return what it shows, in seconds."""
+        """Return its time in seconds."""
         return time.monotonic() + self._ahead
 
     def advance(self, duration: Duration) -> None:
-        """Turn it on."""
+        """Advance it."""
         self._ahead += (duration_ms(duration) or 0) / 1000
 
     def hand_over(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Let all consumers of this process ask it."""
+        """Have all consumers of this process use it."""
         for module in (consumer, subscription, window):
             monkeypatch.setattr(module, "time", self)
 
@@ -92,9 +92,9 @@ def _read_turned(shard: int) -> Step[float]:
 
 
 def hand_over(monkeypatch: pytest.MonkeyPatch, *buses: Bus) -> None:
-    """Let every script, and every view, that asks the server for the time ask the turned clock instead.
+    """Have every script and view that reads the server's time read the test's clock instead.
 
-    `buses` are those that have written before, and remember what they send.
+    `buses` are open buses that have written already: they have cached which script to send.
     """
     monkeypatch.setattr(sys.modules[__name__], "is_turned", True)
     for bus in buses:
@@ -103,16 +103,16 @@ def hand_over(monkeypatch: pytest.MonkeyPatch, *buses: Bus) -> None:
     for script in _asking(len(sys.modules)):
         text = script.text.replace(_OWN, _TURNED)
         sha = sha1(text.encode(), usedforsecurity=False).hexdigest()
-        monkeypatch.setattr(script, "sha", sha)  # before the text, of which its own is made
+        monkeypatch.setattr(script, "sha", sha)  # before the text, from which it is computed
         monkeypatch.setattr(script, "text", text)
         monkeypatch.setitem(Script.known, sha, text)
 
 
 @cache
 def _asking(_modules: int) -> frozenset[Script[...]]:
-    """Return the scripts that ask for the time; they are looked for again when more modules are imported."""
+    """Return the scripts that read the time; the argument makes the cache miss when more modules are imported."""
     found = frozenset(script for script in _scripts() if _OWN in script.text)
-    assert len(found) >= 3, "appending, reading and sweeping all ask for the time"
+    assert len(found) >= 3, "appending, reading and sweeping all read the time"
     return found
 
 

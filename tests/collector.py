@@ -1,7 +1,7 @@
-"""Keeps Python's garbage collector away from what lives as long as the tests do.
+"""Keep Python's garbage collector away from objects that live as long as the test run.
 
-Modules, classes and collected tests are a million objects of which none is garbage. To walk through them again and
-again, while they are made and ever after, is a third of what collection takes.
+Modules, classes and collected tests are a million objects, none of them garbage. Traversing them again and again takes
+a third of the time of test collection.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Iterator
 
 import pytest
 
-gc.disable()  # as long as test modules are imported; this plugin is loaded before all others
+gc.disable()  # while test modules are imported; this plugin is loaded first
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Have the collector skip, from the first test on, everything that was made before it."""
+    """Exclude all objects that exist before the first test from collection."""
     try:
         return (yield)
     finally:

@@ -1,21 +1,20 @@
-"""The engines that behaviour is tested on, and the fixtures that open a bus on one.
+"""The engines that tests run on, and the fixtures that open a bus on one.
 
-A test that uses `connect`, `bus` or `page` runs once per engine, each time on a new bus. On which engines, the nearest
-`engines` marker says (on the test, else on its module):
+A test that uses `connect`, `bus` or `page` runs once per engine, each time on a new bus. The nearest `engines` marker
+(on the test, else on its module) selects the engines:
 
-- Without a marker: `memory`, and `embedded-4-shards` as the real engine. Four shards exercise everything that one does,
-  and what happens across shards besides.
-- `@pytest.mark.engines(*ALL)`: tests of what the Lua scripts decide, such as guards, claims, idempotency keys, room on
-  a page and imports. A script may behave differently in the fake engine, in Valkey (with four shards here) and in Redis
+- No marker: `memory`, and `embedded-4-shards` as the real engine. Four shards cover everything that one does, and
+  operations across shards.
+- `@pytest.mark.engines(*ALL)`: tests of decisions in Lua scripts, such as guards, claims, idempotency keys, room on a
+  page and imports. A script may behave differently in the fake engine, in Valkey (here with four shards) and in Redis
   (with one).
-- `@pytest.mark.engines(*ONE)`: tests of what Python does with what it has read, such as archives, pages of the past,
-  poison and verification, and tests with hundreds of events, for which the fake engine takes several times as long.
-- `@pytest.mark.engines("embedded")`, or some other names: tests that need what only those engines have.
+- `@pytest.mark.engines(*ONE)`: tests of Python code that processes what it has read, such as archives, pages of the
+  past, poison and verification, and tests with hundreds of events, for which the fake engine is several times slower.
+- `@pytest.mark.engines("embedded")`, or other names: tests that need features of those engines.
 
-All tests of a process share the engine of each name, `memory` too: a bus has a name of its own, and a new fake engine
-would compile every script again. What hypothesis or a loop tries many times runs on a `new_bus`, which is on the real
-engine. Servers start once per session, on unix sockets in temporary directories, and stop when it ends, whether tests
-passed or failed.
+All tests of a process share the engine of each name, including `memory`: each bus has its own name, and a new fake
+engine would compile every script again. Tests in which hypothesis or a loop needs many buses open each with `new_bus`,
+on the real engine. Servers start once per session, on unix sockets in temporary directories, and stop at its end.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ from tests.waiting import eventually
 
 @dataclass(frozen=True)
 class Engine:
-    """An engine to test on, and how many shards the buses on it get."""
+    """An engine to test on, and the number of shards of its buses."""
 
     url: str
     shards: int
@@ -65,7 +64,7 @@ ONE = ("embedded-4-shards",)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test that needs an engine on those of its `engines` marker, or on the usual ones."""
+    """Parametrize a test that needs an engine by its `engines` marker, or by the usual engines."""
     if "topology" in metafunc.fixturenames:
         marker = metafunc.definition.get_closest_marker("engines")
         names = marker.args if marker else USUAL
@@ -100,12 +99,12 @@ def embedded_url(short_directory: Path) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def system_url(short_directory: Path) -> Iterator[str]:
-    """A server of the machine's own `redis-server`; without one the test is skipped, but not where CI runs."""
+    """Start the machine's `redis-server`; skip the test if there is none, fail it in CI."""
     program = shutil.which("redis-server")
     if program is None:
         if os.environ.get("CI"):
-            pytest.fail("there is no redis-server on this machine; install it, as .ci/run does")
-        pytest.skip("there is no redis-server on this machine")
+            pytest.fail("redis-server is not installed; install it, as .ci/run does")
+        pytest.skip("redis-server is not installed")
     socket = short_directory / "system.sock"
     process = subprocess.Popen(
         [program, "--port", "0", "--unixsocket", str(socket), "--save", "", "--dir", str(short_directory)],
@@ -127,7 +126,7 @@ def system_url(short_directory: Path) -> Iterator[str]:
 
 @pytest.fixture
 def topology(request: pytest.FixtureRequest) -> tuple[str, int]:
-    """The kind of engine that the test runs on, and the number of shards."""
+    """The kind of engine that the test runs on, and its number of shards."""
     kind, shards = request.param
     return kind, shards
 
@@ -146,7 +145,7 @@ def engine_url(engine: Engine) -> str:
 
 @pytest.fixture
 def bus_name() -> str:
-    """A name that no other test's bus has."""
+    """A unique name for a bus."""
     return f"test-{token_hex(6)}"
 
 
@@ -155,7 +154,7 @@ Connect = Callable[..., Bus]
 
 @pytest.fixture
 def connect(request: pytest.FixtureRequest, engine: Engine, bus_name: str) -> Iterator[Connect]:
-    """Open the test's bus, as often as the test likes; at the end the bus must be sound.
+    """Return a function that opens the test's bus, any number of times; check at the end that the bus is sound.
 
     A test that damages the log on purpose is marked `damages_the_log`.
     """
@@ -180,7 +179,7 @@ def connect(request: pytest.FixtureRequest, engine: Engine, bus_name: str) -> It
 
 @contextmanager
 def _reopened(engine: Engine, bus: Bus) -> Iterator[Bus]:
-    """Lend a bus, or another one of its name if the test has closed it."""
+    """Yield a bus, or open it again if the test has closed it."""
     try:
         bus.position()
         yield bus
@@ -194,7 +193,7 @@ NewBus = Callable[..., AbstractContextManager[Bus]]
 
 @pytest.fixture(scope="session")
 def new_bus(embedded_url: str) -> NewBus:
-    """Open buses of new names on the real engine, which is faster than the fake one; they leave nothing behind."""
+    """Return a function that opens and deletes new buses on the real engine, which is faster than the fake one."""
 
     @contextmanager
     def new(**settings: Any) -> Iterator[Bus]:
@@ -209,7 +208,7 @@ def new_bus(embedded_url: str) -> NewBus:
 
 @pytest.fixture
 def real_bus(embedded_url: str, bus_name: str) -> Iterator[Bus]:
-    """A bus that other processes may open too."""
+    """A bus that other processes can open too."""
     with Bus.connect(embedded_url, bus=bus_name, source="tester") as bus:
         yield bus
         assert_sound(bus)
@@ -228,7 +227,7 @@ def page(bus: Bus) -> Page:
 
 @pytest.fixture
 def clock(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
-    """The engine's time, in the test's hands."""
+    """A clock for the engine, set by the test."""
     with Clock(engine.url) as clock:
         hand_over(monkeypatch)
         yield clock
@@ -236,7 +235,7 @@ def clock(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
 
 @pytest.fixture
 def process_clock(monkeypatch: pytest.MonkeyPatch) -> ProcessClock:
-    """The time by which consumers of this process judge their leases, in the test's hands."""
+    """A clock for the leases of consumers in this process, advanced by the test."""
     clock = ProcessClock()
     clock.hand_over(monkeypatch)
     return clock

@@ -1,8 +1,8 @@
-"""Where the processes of tests come from: forked off one that has no threads and has imported what they need."""
+"""The fork server of test processes, which has no threads and has already imported what they need."""
 
 from __future__ import annotations
 
 import multiprocessing
 
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["tests.preloaded"])  # for all who use it: there is one server
+CONTEXT.set_forkserver_preload(["tests.preloaded"])  # for all users: there is one server

@@ -1,4 +1,4 @@
-"""Conversations that are halted just before they write, so that a test can let others go first."""
+"""Conversations that are halted just before they write, so that a test can do something else first."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class Halted(Generic[T]):
-    """A conversation of a bus that has read all it wants to, and has not written yet."""
+    """A conversation of a bus that is halted before its first write."""
 
     def __init__(self, bus: Bus, conversation: Step[T]) -> None:
         self._bus = bus
@@ -21,7 +21,7 @@ class Halted(Generic[T]):
             self._request = conversation.send(bus.converse(_ask(self._request)))
 
     def go_on(self) -> T:
-        """Let it write and come to its end; return its result."""
+        """Let the conversation write and finish; return its result."""
         return self._bus.converse(self._rest())
 
     def _rest(self) -> Step[T]:

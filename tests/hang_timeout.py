@@ -1,7 +1,7 @@
-"""A test that hangs beyond its timeout ends the process, with the stacks of its threads.
+"""End the process, with the stacks of its threads, when a test hangs beyond its own timeout.
 
-The plugin faulthandler of pytest does that after `faulthandler_timeout`, the same for all tests. Here, a test whose
-mark allows it more time has that time, and as much again as the others have after theirs.
+The faulthandler plugin of pytest ends it after `faulthandler_timeout`, which is the same for all tests. This plugin
+extends that for a test with a longer `timeout` mark by the difference to the usual timeout.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from _pytest.faulthandler import fault_handler_stderr_fd_key
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Put off the end of the process for a test with a timeout of its own; pytest calls it off after the test."""
+    """Extend the faulthandler timeout of a test with a longer timeout; pytest cancels it after the test."""
     mark = item.get_closest_marker("timeout")
     stderr = item.config.stash.get(fault_handler_stderr_fd_key, None)
     if mark is None or stderr is None:

@@ -1,4 +1,4 @@
-"""Looking at a bus from below: its log, its documents, its heads and indexes, and whether they all say the same."""
+"""Inspect the raw data of a bus: log, documents, heads and indexes, and check that they agree."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ _INDEX = re.compile(r"\}:p\d+:(type|tag|owner|waiting):")
 
 
 class _Replies(dict[tuple[Any, ...], Any]):
-    """What the engine of a bus answers while nothing changes, by command.
+    """The replies of a bus's engine by command, cached while nothing changes.
 
-    All keys of the bus are read at once, in three round trips; anything else is asked for once. To look at everything
-    from all sides is most of what many tests do.
+    All keys of the bus are read in three round trips; any other command is sent once. Many tests spend most of their
+    time on these checks.
     """
 
     def __init__(self, bus: Host) -> None:
@@ -74,13 +74,13 @@ _WHOLE: dict[bytes, Callable[[str], tuple[Any, ...]]] = {
     b"list": lambda key: ("LRANGE", key, 0, -1),
     b"set": lambda key: ("SMEMBERS", key),
 }
-"""How a key of each type is read id_text."""
+"""The command that reads a whole key, by type."""
 
 _NOTHING: dict[str, Any] = {"GET": None, "HGETALL": [], "ZRANGE": [], "XRANGE": []}
-"""What these commands answer for a key that is not there."""
+"""The replies of these commands for a missing key."""
 
 _replies: _Replies | None = None
-"""The replies that hold while nothing changes; None while things may change."""
+"""The cached replies; None while things may change."""
 
 
 def send(bus: Host, *command: Any) -> Any:
@@ -90,7 +90,7 @@ def send(bus: Host, *command: Any) -> Any:
 
 @contextmanager
 def _nothing_changes(bus: Host) -> Iterator[None]:
-    """Have each key read once."""
+    """Read each key once and cache the replies."""
     global _replies
     _replies = _Replies(bus)
     try:
@@ -105,7 +105,7 @@ def keys_of(bus: Host, page: str = "main") -> ShardKeys:
 
 
 def entries(bus: Bus, shard: int) -> list[RawEntry]:
-    """Return the raw log of a shard; what was archived comes from the archive."""
+    """Return the raw log of a shard, including its archived events."""
     if _replies is None:
         return _read_log(bus, shard)
     if shard not in _replies.logs:
@@ -130,12 +130,12 @@ def all_events(bus: Bus) -> list[Event]:
 
 
 def log_length(bus: Bus) -> int:
-    """Return how many events all logs of the bus hold."""
+    """Return the number of events in all logs of the bus."""
     return sum(send(bus, "XLEN", bus.core.log.keys(shard).log) for shard in range(bus.core.log.shards))
 
 
 def raw_append(bus: Bus, page: str = "main", **fields: Any) -> str:
-    """Append an entry behind the script's back, as the next in order, and return its stream id."""
+    """Append an entry with the next seq, without the append script; return its stream id."""
     keys = keys_of(bus, page)
     tail = send(bus, "GET", keys.tail)
     ms, seq = (int(part) for part in tail.partition(b"|")[0].split(b"-")) if tail else (1, 0)
@@ -153,32 +153,32 @@ def _call(shard: int, *commands: tuple[Any, ...]) -> Step[list[Any]]:
 
 
 def now_ms(bus: Host) -> int:
-    """Return the engine's own time."""
+    """Return the engine's time in milliseconds."""
     seconds, microseconds = send(bus, "TIME")
     return int(seconds) * 1000 + int(microseconds) // 1000
 
 
 def await_tick(bus: Host) -> None:
-    """Let the millisecond end, so that what comes next is of a later one; a turned clock does not go by itself."""
+    """Wait for the next millisecond; a test's clock does not advance by itself."""
     now = now_ms(bus)
     eventually(lambda: clock.is_turned or now_ms(bus) > now)
 
 
 def settle(bus: Host) -> None:
-    """Let all events become some milliseconds old; a turned clock does not go by itself."""
+    """Wait until all events are some milliseconds old; a test's clock does not advance by itself."""
     tails = [bus.converse(ask(shard, "GET", bus.core.log.keys(shard).tail)) for shard in range(bus.core.log.shards)]
     last = max(int(tail.partition(b"-")[0]) for tail in tails if tail)
     eventually(lambda: clock.is_turned or now_ms(bus) > last + 1)
 
 
 def archive(bus: Host, **how: Any) -> list[Archived]:
-    """Run an archiver as soon as all events are old enough for it."""
+    """Run an archiver once all events are old enough."""
     settle(bus)
     return archive_bus(bus, **how)
 
 
 def project(bus: Host) -> None:
-    """Fold everything there is, as a projector does."""
+    """Fold all events, as a projector does."""
     for shard in range(bus.core.log.shards):
         keys = bus.core.log.keys(shard)
         if bus.converse(ask(shard, "EXISTS", keys.tail, checkpoint_key(keys))):
@@ -191,7 +191,7 @@ def _fold(bus: Host, shard: int) -> bool:
 
 
 def remembered(bus: Bus) -> dict[tuple[str, str], Remembered]:
-    """Return what the projection has stored of what agents remember."""
+    """Return the stored documents of memories."""
     return {
         (page, subject): cast(Remembered, read_document(subject, row.encode()))
         for keys, page in _pages(bus)
@@ -200,12 +200,12 @@ def remembered(bus: Bus) -> dict[tuple[str, str], Remembered]:
 
 
 def folded(bus: Bus) -> Documents:
-    """Return the observations that the log folds to, from its first event."""
+    """Return the observations that the log folds to from its first event."""
     return _fold_log(bus)[0]
 
 
 def _fold_log(bus: Bus) -> tuple[Documents, dict[tuple[str, str], Remembered]]:
-    """Return the observations and the memories that the log folds to; there must be nothing wrong with it."""
+    """Return the observations and memories that the log folds to; fail if the log is damaged."""
     observations, memories = Documents(), dict[tuple[str, str], Remembered]()
     for shard in range(bus.core.log.shards):
         found = fold(entries(bus, shard), shard)
@@ -217,7 +217,7 @@ def _fold_log(bus: Bus) -> tuple[Documents, dict[tuple[str, str], Remembered]]:
 
 
 def documents(bus: Bus) -> Documents:
-    """Return what the projection has stored."""
+    """Return the stored documents of observations."""
     state: Documents = {}
     for keys, page in _pages(bus):
         for id, row in _hash(bus, PageKeys(keys, page, _build(bus, keys)).docs).items():
@@ -226,7 +226,7 @@ def documents(bus: Bus) -> Documents:
 
 
 def paged_out(bus: Bus) -> dict[tuple[str, str], PagedOut]:
-    """Return where the last events of paged-out observations are."""
+    """Return the index entries of paged-out observations."""
     found: dict[tuple[str, str], PagedOut] = {}
     for keys, page in _pages(bus):
         names = PageKeys(keys, page, _build(bus, keys))
@@ -235,7 +235,7 @@ def paged_out(bus: Bus) -> dict[tuple[str, str], PagedOut]:
             places |= entries_in(row) if name.isdigit() else {}
         ids = {id: at for _, row in _pairs(bus, names.paged) for id, at in ids_in(row).items()}
         there = sorted(at for at, place in places.items() if place.seq)
-        assert sorted(ids.values()) == there, "the two halves of the index of what is paged out differ"
+        assert sorted(ids.values()) == there, "the two halves of the index of paged-out observations differ"
         for table_name in index_tables.table_names(send(bus, "HGETALL", names.tables)):  # newest first
             table = bus.converse(index_tables.load_table(bus.core.log, keys.shard, table_name))
             places = {place.added: place for place in table.entries(0, 1 << 62)} | places
@@ -250,7 +250,7 @@ def _pairs(bus: Bus, key: str) -> list[tuple[bytes, bytes]]:
 
 
 def heads(bus: Bus) -> dict[tuple[str, str], Head]:
-    """Return what the append script knows of every subject."""
+    """Return the head of every subject."""
     return {
         (page, subject): Head.parse(row.encode())
         for keys, page in _pages(bus)
@@ -259,28 +259,30 @@ def heads(bus: Bus) -> dict[tuple[str, str], Head]:
 
 
 def forget(bus: Bus) -> None:
-    """Take every key of a bus away, as a flush of its engine does."""
+    """Delete every key of a bus."""
     keys = send(bus, "KEYS", f"{{{bus.core.log.bus}:*")
     if keys:
         send(bus, "DEL", *keys)
 
 
 def assert_sound(bus: Bus) -> None:
-    """Check that log, documents, heads and indexes agree, and that the log is id_text and in order."""
+    """Check that log, documents, heads and indexes agree, and that the log is complete and in order."""
     project(bus)
     with _nothing_changes(bus):
         for shard in range(bus.core.log.shards):
             _assert_ordered(bus, bus.core.log.keys(shard))
         state, memories = _fold_log(bus)
         gone = paged_out(bus)
-        assert {key: PagedOut.of(state[key]) for key in gone} == gone, "what is paged out is not the fold of the log"
+        assert {key: PagedOut.of(state[key]) for key in gone} == gone, (
+            "a paged-out observation is not the fold of the log"
+        )
         assert all(scratch_page.may_be_paged_out(state[key]) for key in gone), (
-            "something is paged out that is not final"
+            "an observation that is not final is paged out"
         )
         _assert_heads(bus, state)
         state = {key: document for key, document in state.items() if key not in gone}
         assert documents(bus) == state, "the stored documents are not the fold of the log"
-        assert remembered(bus) == memories, "what agents remember is not the fold of the log"
+        assert remembered(bus) == memories, "the stored memories are not the fold of the log"
         _assert_versions(bus)
         _assert_open_and_keys(bus)
         _assert_due(bus)
@@ -344,7 +346,7 @@ def _assert_heads(bus: Bus, state: Documents) -> None:
         if head.status not in ("cleared", "erased") and key[0] != "_bus" and not subjects.is_remembered(key[1])
     }
     dropped = {key for key, document in state.items() if document.status_class == "final"}
-    assert known | dropped == state.keys(), "heads and documents are about different observations"
+    assert known | dropped == state.keys(), "heads and documents are of different observations"
     for key in known:
         assert found[key] == head_of(state[key])
 
@@ -361,8 +363,8 @@ def _assert_open_and_keys(bus: Bus) -> None:
     for (page, subject), head in heads(bus).items():
         by_page[page][subject] = head
     for keys, page in _pages(bus):
-        assert _scores(bus, keys.open(page)) == open_scores(by_page[page]), "the open set is not what the heads say"
-        assert _hash(bus, keys.dedupe(page)) == dedupe_keys(by_page[page]), "the dedupe keys are not what the heads say"
+        assert _scores(bus, keys.open(page)) == open_scores(by_page[page]), "the open set differs from the heads"
+        assert _hash(bus, keys.dedupe(page)) == dedupe_keys(by_page[page]), "the dedupe keys differ from the heads"
 
 
 def _assert_due(bus: Bus) -> None:
@@ -373,7 +375,7 @@ def _assert_due(bus: Bus) -> None:
     for shard in range(bus.core.log.shards):
         keys = bus.core.log.keys(shard)
         due = PageKeys(keys, "", _build(bus, keys)).due
-        assert _scores(bus, due) == expected[shard], "the due set is not what the heads say"
+        assert _scores(bus, due) == expected[shard], "the due set differs from the heads"
 
 
 def _assert_indexes(bus: Bus, state: Documents) -> None:
@@ -384,11 +386,13 @@ def _assert_indexes(bus: Bus, state: Documents) -> None:
     for page, its in by_page.items():
         keys = keys_of(bus, page)
         names = PageKeys(keys, page, _build(bus, keys))
-        assert {one.type for one in its.values()} == _hash(bus, names.types).keys(), "other types are listed"
+        assert {one.type for one in its.values()} == _hash(bus, names.types).keys(), (
+            "the list of types differs from the documents"
+        )
         expected |= {names.index(*index): scores for index, scores in index_scores(its).items()}
     for key, scores in expected.items():
-        assert _scores(bus, key) == scores, f"{key} is not the index of the documents"
-    assert _index_keys(bus) == expected.keys(), "there are indexes of what is not there"
+        assert _scores(bus, key) == scores, f"the index {key} differs from the documents"
+    assert _index_keys(bus) == expected.keys(), "there are extra or missing indexes"
 
 
 def _assert_relations(bus: Bus) -> None:
@@ -400,7 +404,9 @@ def _assert_relations(bus: Bus) -> None:
             for relation, start, end in event_relations.relations(event):
                 expected[relation].add(f"{start}\t{end}")
         for relation, members in expected.items():
-            assert _scores(bus, names.relation(relation)) == dict.fromkeys(members, 0), f"{relation} is not the log's"
+            assert _scores(bus, names.relation(relation)) == dict.fromkeys(members, 0), (
+                f"the relation {relation} differs from the log"
+            )
 
 
 def _index_keys(bus: Bus) -> set[str]:
@@ -409,6 +415,6 @@ def _index_keys(bus: Bus) -> set[str]:
 
 
 def outdate(bus: Bus, page: str = "main") -> None:
-    """Have the lease of whoever archives, or erases from the archive, be over: nothing was heard of them for long."""
+    """Expire the lease of the archiver, or of an erasure in the archive."""
     token, _, who = send(bus, "GET", keys_of(bus, page).archiver).split(b"|")
     send(bus, "SET", keys_of(bus, page).archiver, b"|".join((token, b"1", who)))

@@ -1,4 +1,4 @@
-"""A page that is read through a live view of it, or as one of the past, so that one suite of tests holds for all."""
+"""A page that is read through a live view or as a page of the past, so that one suite tests all three ways."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from scratchbus.views.reads import Observations
 
 
 def count_folds(monkeypatch: pytest.MonkeyPatch) -> list[Event]:
-    """Return a list that gets every event that is folded into a live page, as often as that happens."""
+    """Return a list to which every event folded into a live page is appended."""
     folded: list[Event] = []
     evolve = LivePage.evolve
 
@@ -29,7 +29,7 @@ def count_folds(monkeypatch: pytest.MonkeyPatch) -> list[Event]:
 
 
 class SeenLive:
-    """A page whose writes go to the engine, while a view that has seen them answers what is read."""
+    """A page whose writes go to the engine, and whose reads come from a live view."""
 
     def __init__(self, page: Page, views: ExitStack) -> None:
         self._page = page
@@ -60,7 +60,7 @@ class SeenLive:
 
 
 class SeenBack:
-    """A page whose writes go to the engine, while the page as of this moment answers what is read."""
+    """A page whose writes go to the engine, and whose reads come from the page as of now."""
 
     def __init__(self, page: Page) -> None:
         self._page = page
@@ -86,7 +86,7 @@ class SeenBack:
 
     @property
     def past(self) -> PastPage:
-        """The page as it is by the engine's clock."""
+        """The page as of now, by the engine's clock."""
         core = self._bus.core
         now = self._bus.converse(query_page(core.log, self._page.name, core.fresh, "get")).now
         return self._page.as_of(moment(now))

@@ -1,4 +1,4 @@
-"""Programs that check files of the project: of the environment of `make docs`, or of the system."""
+"""Optional programs that check files of the project, from `.venv-tools` or from the PATH."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-_PLACES = os.pathsep.join([str(Path(__file__).parents[1] / ".venv-tools" / "bin"), os.environ.get("PATH", "")])
+_PATH = os.pathsep.join([str(Path(__file__).parents[1] / ".venv-tools" / "bin"), os.environ.get("PATH", "")])
 
 
 def find_tool(name: str, comes_with: str) -> str:
-    """Return where a program is; without it the test is skipped, and says so."""
-    found = shutil.which(name, path=_PLACES)
+    """Return the path of a program; skip the test if it is not installed."""
+    found = shutil.which(name, path=_PATH)
     if found is None:
-        pytest.skip(f"NOT TESTED: {name} is not installed ({comes_with}), so it has checked nothing")
+        pytest.skip(f"NOT TESTED: {name} is not installed; {comes_with} installs it")
     return found

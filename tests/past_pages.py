@@ -1,4 +1,4 @@
-"""The past of a page, told a second time: by folding the log up to then, without anything that is stored."""
+"""Pages of the past, computed independently by folding the log, to compare `as_of` with."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tests.inspection import entries, keys_of
 from tests.oracle.fold import fold
 
 WAYS = ["undone", "folded", "from a snapshot", "from what was open"]
-"""How a page of the past comes about: see `only`."""
+"""The ways to read a page of the past; see `only`."""
 
 
 @contextmanager
 def only(way: str) -> Iterator[None]:
-    """Have the past read in one way only: by undoing what came since, or folded, with or without snapshots."""
+    """Restrict reads of the past to one way: undoing later events, or folding, with or without snapshots."""
     with pytest.MonkeyPatch.context() as patch:
         if way == "undone":
             patch.setattr(past_reads, "CHEAP_EVENTS", 100_000_000)
@@ -47,7 +47,7 @@ def _nothing(*_: object) -> Step[None]:
 
 
 def stored_snapshots(page: Page, ending: bytes = b"") -> int:
-    """Return how many snapshots of a page there are; with an ending, those of what was open."""
+    """Return the number of stored snapshots of a page; with an ending, of its open set."""
     bus = _bus(page)
     keys = keys_of(bus, page.name)
     return len(bus.converse(snapshots.stored(keys, PageKeys(keys, page.name), ending)))
@@ -60,14 +60,14 @@ def _bus(page: Page) -> Bus:
 
 
 def told_again(page: Page, until: Position, ms: int) -> list[Observation]:
-    """Return what was on a page when its log ended at a position, as it read at a time, newest first."""
+    """Return the observations of a page at a position of its log, settled at a time, newest first."""
     log = [entry for entry in entries(_bus(page), until.shard) if entry_position(entry, until.shard) <= until]
     there = [settled(each, ms) for each in fold(log, until.shard, page=page.name).observations().values()]
     return sorted(there, key=lambda each: -each.added_seq)
 
 
 def assert_reads_as(past: PastPage, wanted: list[Observation]) -> None:
-    """Check that a page of the past has exactly this, in whatever way it is asked."""
+    """Check that every read of a page of the past returns exactly these observations."""
     assert past.list(limit=None) == wanted
     assert past.active() == sorted(filter(is_active, wanted), key=by_priority)
     for type in {each.type for each in wanted}:
@@ -79,14 +79,14 @@ def assert_reads_as(past: PastPage, wanted: list[Observation]) -> None:
 
 
 def batch_ends(bus: Bus, page: Page) -> list[Position]:
-    """Return all positions of a page's shard at which it is whole."""
+    """Return the positions of all batch ends in a page's shard."""
     shard = bus.core.log.shard(page.name)
     ends = [entry for entry in entries(bus, shard) if is_batch_end(entry)]
     return [Position.parse(entry[0].decode())._replace(shard=shard) for entry in ends if entry_fields(entry)]
 
 
 def assert_past(page: Page, places: list[Position], way: str) -> list[tuple[PastPage, list[Observation]]]:
-    """Check the page as of these positions against the fold of its log; return the pages with what they have."""
+    """Compare the page as of these positions with the fold of its log; return each with its observations."""
     found = []
     with only(way):
         for place in places:

@@ -1,4 +1,4 @@
-"""Loads what processes need, once, into the process that they are forked off."""
+"""Import and build what processes need, once, in the process that forks them."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Any
 
 
 def warm_up(*packages: str, but: Collection[str] = ()) -> None:
-    """Import all modules of these packages, make what a process makes but once, and share it with all forks.
+    """Import all modules of these packages and build what a process builds once, so that forks share it.
 
-    `but` are modules and packages that are left out.
+    `but` names modules and packages to leave out.
     """
     for name in packages:
         _import_all(name, but)
     for model in _models(importlib.import_module("pydantic").BaseModel):
         if model.__module__.startswith(packages):
-            model.model_rebuild()  # its schema, which is else built when it is first used
+            model.model_rebuild()  # build its schema, which is otherwise built on first use
     names = ("domain.registry_yaml", "settings")
     registry_yaml, settings = (importlib.import_module(f"scratchbus.{name}") for name in names)
     file = settings.shipped("observation_types.yaml")
-    registry_yaml.parse_registry(file.read_text("utf-8"), str(file))  # and JSON Schema with it
+    registry_yaml.parse_registry(file.read_text("utf-8"), str(file))  # imports jsonschema too
     gc.collect()
     gc.freeze()
 

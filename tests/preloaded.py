@@ -1,4 +1,4 @@
-"""What processes of tests need, loaded once into the server that they are forked off."""
+"""Import what test processes need, once, into the fork server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a method takes reaches its command: they are matched by name, so a name that differs would be left out."""
+"""Each parameter of a method reaches its command: they are matched by name, so another name would be dropped."""
 
 import inspect
 from collections.abc import Callable
@@ -57,9 +57,9 @@ COMMANDS: list[tuple[Callable[..., object], type[Given]]] = [
     (Bus.end_task, tasks.EndTask),
 ]
 NOT_PASSED_ON = {"self", "unknown", "limit", "after", "stale_ok", "line", "session", "filters", "patch"}
-"""Parameters that are not of the command."""
+"""Parameters that the command does not have."""
 SET_BY_METHODS = {"back", "waiting"}
-"""Fields that callers do not give."""
+"""Fields that methods set, not callers."""
 
 
 @pytest.mark.parametrize(("method", "command"), COMMANDS, ids=lambda each: each.__qualname__)
@@ -69,7 +69,7 @@ def test_a_command_has_every_parameter_of_its_method(method: Callable[..., objec
 
 
 def parameters_of(method: Callable[..., object], fields: set[str]) -> set[str]:
-    """Return the names of the parameters of a method; a TypedDict of keywords that is no field itself counts as its."""
+    """Return the names of a method's parameters, including the keys of a TypedDict of its keywords."""
     names = set()
     for name, parameter in inspect.signature(method).parameters.items():
         if parameter.kind is parameter.VAR_KEYWORD and name not in {*fields, "unknown"}:

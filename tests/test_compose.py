@@ -1,4 +1,4 @@
-"""The compose file, as far as it can be tested without Docker: what it names is there, and what it runs, runs."""
+"""The Compose file, tested without Docker: the files it names exist, and the commands it runs work."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ GRACE = 10.0
 
 
 def _mounts(service: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield what a service mounts, and where; a volume's default stands for its variable."""
+    """Yield the source and target of each mount of a service, with variables replaced by their defaults."""
     for mount in service.get("volumes", ()):
         source, target = re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", mount).split(":")[:2]
         yield source, target
@@ -41,7 +41,7 @@ def _mounts(service: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 @pytest.fixture
 def engine() -> Iterator[redis.Redis]:
-    """Start a server with the compose file's own configuration, on a unix socket of its own."""
+    """Start a server with the configuration of the Compose file, on a unix socket."""
     with tempfile.TemporaryDirectory(prefix="compose-") as name:
         directory = Path(name)
         path = directory / "engine.sock"
@@ -59,9 +59,9 @@ def engine() -> Iterator[redis.Redis]:
 
 
 def _runnable(command: str, service: dict[str, Any], host: Path) -> list[str]:
-    """Return the command as it is run here: this Python, directories that the test owns, a free port on loopback."""
+    """Adapt a command to this machine: this Python, directories of the test, a free port on loopback."""
     for source, target in _mounts(service):
-        if not source.startswith("."):  # the host's directories and volumes, not the project's files
+        if not source.startswith("."):  # a volume or a directory of the host, not a file of the project
             command = command.replace(target, str(host))
     for port in service["expose"]:
         command = command.replace(f"--metrics-port {port} --metrics-host 0.0.0.0", "--metrics-port 0")
@@ -70,7 +70,7 @@ def _runnable(command: str, service: dict[str, Any], host: Path) -> list[str]:
 
 
 def _health(service: dict[str, Any], said: str) -> list[str]:
-    """Return the health check of a service as it is run here: with this Python, at the address that it said."""
+    """Adapt the health check of a service to this machine: this Python, the address that it printed."""
     kind, program, *arguments = service["healthcheck"]["test"]
     assert (kind, program) == ("CMD", "python")
     at = re.search(r"http://127\.0\.0\.1:(\d+)(?:/metrics|\s)", said)
@@ -111,7 +111,7 @@ def test_mounted_files_exist(name: str):
 def test_the_engine_uses_the_mounted_configuration():
     mounted = {target: source for source, target in _mounts(SERVICES["redis"])}
     _, configuration, *limit = shlex.split(SERVICES["redis"]["command"])
-    assert limit == ["--maxmemory", "1gb"]  # what evicts nothing has to refuse writes in time
+    assert limit == ["--maxmemory", "1gb"]  # an engine that evicts nothing must refuse writes in time
     assert (ROOT / mounted[configuration]).samefile(ROOT / "config/redis.conf")
 
 
@@ -171,7 +171,7 @@ def test_a_daemon_starts_is_healthy_and_stops_on_sigterm(name: str, engine: redi
     ):
         try:
             eventually(is_connected, "the daemon's connection")
-            eventually(lambda: "http://127.0.0.1:" in said.read_text(), "the daemon says where its health is")
+            eventually(lambda: "http://127.0.0.1:" in said.read_text(), "the address of the daemon's health check")
             subprocess.run(_health(DAEMONS[name], said.read_text()), check=True, timeout=GRACE)
             daemon.send_signal(signal.SIGTERM)
             assert daemon.wait(GRACE) == 0, said.read_text()

@@ -1,4 +1,4 @@
-"""What a system prompt says of the tools appears exactly when they are there."""
+"""The guidance for a system prompt covers exactly the available tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The image, as far as it can be tested without Docker: its steps are run here, in an empty environment."""
+"""The image, tested without Docker: its build steps run here, in an empty environment."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BUILD, RUN = (part.splitlines()[1:] for part in re.split(r"^FROM ", DOCKERFILE, 
 
 
 def _steps(lines: list[str], instruction: str) -> Iterator[str]:
-    """Yield the arguments of each of these instructions."""
+    """Yield the arguments of each occurrence of an instruction."""
     text = "\n".join(line for line in lines if not line.startswith("#")).replace("\\\n", " ")
     for line in text.splitlines():
         name, _, rest = line.partition(" ")
@@ -31,7 +31,7 @@ def _steps(lines: list[str], instruction: str) -> Iterator[str]:
 
 
 def _context() -> set[str]:
-    """Return the paths that `.dockerignore` lets into the build, of those that the project has."""
+    """Return the paths of the project that `.dockerignore` does not exclude."""
     listed = subprocess.run(
         [shutil.which("git") or "git", "ls-files", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT, capture_output=True, text=True, check=True,
@@ -85,7 +85,7 @@ def test_the_build_steps_make_a_working_environment(tmp_path: Path):
         target = source / path
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(ROOT / path, target)
-    tools = tmp_path / "bin"  # a Python with pip of its own, as the base image has
+    tools = tmp_path / "bin"  # a Python with pip, like the base image
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "base"], check=True)
     tools.symlink_to(tmp_path / "base" / "bin")
     empty = {"HOME": str(tmp_path), "PATH": f"{tools}:/usr/bin:/bin", "LANG": "C.UTF-8"}

@@ -1,4 +1,4 @@
-"""What is installed is what was promised: pinned, typed, complete."""
+"""Locks and wheels: dependencies are pinned, and the wheel is typed and complete."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LOCK, DEMO_LOCK, TOOLS_LOCK = (
 )
 LOCKS = pytest.mark.parametrize("lock", [LOCK, DEMO_LOCK, TOOLS_LOCK], ids=["everything", "demo", "tools"])
 TOOL_GROUPS = {"docs", "files", "release"}
-"""The dependency groups of `make docs` and `make release-check`, which have an environment of their own."""
+"""The dependency groups of `make docs` and `make release-check`, which use `.venv-tools`."""
 
 _HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")
 
@@ -42,7 +42,7 @@ class Pin(NamedTuple):
 
 
 def _pins(lock: str) -> Iterator[Pin]:
-    """Yield what a lock pins; a line that is no pin fails."""
+    """Yield the pins of a lock; fail on any other line."""
     for entry in lock.replace("\\\n", " ").splitlines():
         if entry.startswith("#"):
             continue
@@ -53,12 +53,14 @@ def _pins(lock: str) -> Iterator[Pin]:
 
 
 def _requirements(lock: str) -> list[Requirement]:
-    """Return what a lock has to have, of what the project file names."""
+    """Return the requirements of `pyproject.toml` that a lock must pin."""
     groups: dict[str, list[Any]] = PROJECT["dependency-groups"]
     wanted = [group for name, group in groups.items() if (name in TOOL_GROUPS) == (lock == TOOLS_LOCK)]
     if lock == LOCK:
         wanted += [PROJECT["project"]["dependencies"], *PROJECT["project"]["optional-dependencies"].values()]
-    return [Requirement(text) for group in wanted for text in group if isinstance(text, str)]  # else it names a group
+    return [
+        Requirement(text) for group in wanted for text in group if isinstance(text, str)
+    ]  # a dict includes another group
 
 
 @pytest.fixture(scope="module")
@@ -73,14 +75,14 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def packed(wheel: Path) -> list[str]:
-    """List the names in the wheel."""
+    """Return the names of the files in the wheel."""
     with zipfile.ZipFile(wheel) as archive:
         return archive.namelist()
 
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Install the wheel in a fresh virtual environment, which borrows the dependencies; return its `scratchbus`."""
+    """Install the wheel in a new virtual environment that borrows our dependencies; return its `scratchbus`."""
     home = tmp_path_factory.mktemp("fresh")
     venv.create(home)
     programs = home / "bin"
@@ -135,7 +137,7 @@ def test_a_lock_has_no_paths_and_no_urls(lock: str):
 
 @pytest.fixture
 def demo_alone(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Return what runs `scratchbus demo` where no module of a package can be imported that its lock has not."""
+    """Return a function that runs `scratchbus demo` with only the packages of its lock importable."""
     allowed = {pin.name for pin in _pins(DEMO_LOCK)} | {"scratchbus"}
     hidden = [
         module
@@ -204,7 +206,7 @@ def test_the_wheel_contains_only_the_package(packed: list[str]):
 
 @pytest.mark.slow
 def test_an_installed_wheel_runs_each_daemon(installed: Path):
-    """All in one process, which has imported the libraries once; the demo starts each as a process of its own."""
+    """All run in one process, which imports the libraries once; the demo starts each as its own process."""
     code = (
         "import sys; from scratchbus.cli import main\n"
         "sys.exit(max(main(['run', name, '--help']) for name in sys.argv[1:]))"

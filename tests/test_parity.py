@@ -1,6 +1,6 @@
-"""The public names that programs rely on; and what is written twice, for threads and for tasks, is one contract.
+"""The public names that programs rely on, and the classes that are written twice, for threads and for asyncio.
 
-The facades themselves are generated from one source: see `tests/tools/test_generate_blocking.py`.
+The facades are generated from one source: see `tests/tools/test_generate_blocking.py`.
 """
 
 import inspect
@@ -39,13 +39,13 @@ from scratchbus.readmodel.scope import AsyncHost, Host
 from scratchbus.views.shared import AsyncLivePages, LivePages
 
 WRITTEN_TWICE = [(Feeds, AsyncFeeds), (Keeper, AsyncKeeper), (LivePages, AsyncLivePages), (Host, AsyncHost)]
-SPELLED_DIFFERENTLY = {
+ASYNC_NAMES = {
     "__enter__": "__aenter__",
     "__exit__": "__aexit__",
     "__iter__": "__aiter__",
     "__next__": "__anext__",
 }
-NOT_OURS = {
+NOT_EXPORTED = {
     "AsyncIterator",
     "Callable", "Differences", "Events", "FileList", "H", "Iterator", "None", "Observations", "Path", "Self",
     "Settings", "T", "TextList", "TurnList",
@@ -103,7 +103,7 @@ def unbound(value):
 
 
 def parameters(function):
-    """Return the names, kinds, defaults and types of parameters; types as blocking code spells them."""
+    """Return the names, kinds, defaults and types of parameters, with the types of the blocking facade."""
     return [
         (p.name, p.kind, p.default, re.sub(r"Awaitable\[(\w+)\]", r"\1", str(p.annotation)).replace("Async", ""))
         for p in inspect.signature(function).parameters.values()
@@ -117,7 +117,7 @@ def test_promised_names_exist(cls):
 
 @pytest.mark.parametrize("cls", PROMISED)
 def test_promised_names_exist_for_asyncio(cls):
-    promised = {SPELLED_DIFFERENTLY.get(name, name) for name in PROMISED[cls]}
+    promised = {ASYNC_NAMES.get(name, name) for name in PROMISED[cls]}
     assert promised <= set(dir(getattr(scratchbus, f"Async{cls.__name__}")))
 
 
@@ -147,12 +147,12 @@ def test_types_in_signatures_are_exported():
         if callable(value)
         for word in re.findall(r"\w+", str(inspect.signature(value).return_annotation))
     }
-    own = {word for word in mentioned if word[0].isupper()} - NOT_OURS
+    own = {word for word in mentioned if word[0].isupper()} - NOT_EXPORTED
     assert own <= set(scratchbus.__all__)
 
 
 def own_functions(cls):
-    """Yield the public methods and properties of a class that are written here, by name."""
+    """Yield the public methods and properties of a class that are defined in scratchbus, by name."""
     for name in ["__init__", *(name for name in dir(cls) if not name.startswith("_"))]:
         value = inspect.getattr_static(cls, name)
         value = getattr(value, "fget", None) or getattr(value, "_make", None) or getattr(value, "func", value)
@@ -162,7 +162,7 @@ def own_functions(cls):
 
 
 def test_type_hints_of_public_names_resolve_at_runtime():
-    """Frameworks ask for them, such as FastAPI for what a dependency returns."""
+    """Frameworks resolve them, such as FastAPI for the return type of a dependency."""
     values = {name: getattr(scratchbus, name) for name in scratchbus.__all__}
     functions = {name: value for name, value in values.items() if inspect.isfunction(value)}
     for value in values.values():

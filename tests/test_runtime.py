@@ -1,4 +1,4 @@
-"""A daemon works until it is told to stop, and is patient with the engine."""
+"""`serve` runs a daemon's work until a signal, and waits while the engine is away."""
 
 import json
 import os
@@ -29,8 +29,8 @@ from tests.waiting import eventually
 
 
 def signal_this_process(number=signal.SIGTERM):
-    """Send a signal to this process, which must be prepared for it: else it would end all tests."""
-    assert signal.getsignal(number) not in (signal.SIG_DFL, signal.default_int_handler), "nothing is served any more"
+    """Send a signal to this process, which must have a handler: otherwise it would end all tests."""
+    assert signal.getsignal(number) not in (signal.SIG_DFL, signal.default_int_handler), "serve has ended already"
     os.kill(os.getpid(), number)
 
 
@@ -44,7 +44,7 @@ def quick(monkeypatch):
 
 
 class Engine:
-    """Refuses so many connections before it accepts one."""
+    """An engine that refuses a number of connections before it accepts one."""
 
     def __init__(self, refusals, error=EngineUnreachable):
         self.refusals = refusals
@@ -169,7 +169,7 @@ def test_a_signal_while_waiting_for_the_engine_ends_serve(monkeypatch):
         raise EngineUnreachable("gone")
 
     def pause(attempt):
-        assert attempt == 1, "it did not end"
+        assert attempt == 1, "serve did not end"
         signal_this_process()
         return 60.0
 

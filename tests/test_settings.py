@@ -1,4 +1,4 @@
-"""Settings: where they come from, what they refuse, and that their file documents them."""
+"""Settings: their sources, their validation, and the shipped file that documents them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def write(tmp_path: Path):
 
 
 def documented() -> str:
-    """Return the shipped file with every setting in force."""
+    """Return the shipped file with every setting uncommented."""
     lines = shipped("scratchbus.yaml").read_text(encoding="utf-8").splitlines()
     return "\n".join(match[1] for line in lines if (match := DOCUMENTED.fullmatch(line)))
 
@@ -68,7 +68,7 @@ def test_a_missing_shipped_file_says_to_reinstall():
         shipped("no_such_file.yaml")
 
 
-# -- where a value comes from --------------------------------------------------------------------------------------
+# -- sources of values ---------------------------------------------------------------------------------------------
 
 
 def test_arguments_override_variables_and_variables_the_file(write, monkeypatch):
@@ -134,7 +134,7 @@ def test_a_password_in_the_url_is_not_shown():
     assert "secret" not in repr(load_settings(url="redis://:secret@localhost"))
 
 
-# -- what is refused -----------------------------------------------------------------------------------------------
+# -- validation ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

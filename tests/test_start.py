@@ -1,4 +1,4 @@
-"""What a program need not import to start: it takes as long as its imports do."""
+"""Imports at start: most of the start time of a program is spent on them, so rarely needed ones are lazy."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ RARELY_NEEDED = {
     "scratchbus.readmodel.rebuild", "scratchbus.readmodel.status", "scratchbus.readmodel.verify",
     "scratchbus.scheduling", "scratchbus.subscriptions", "scratchbus.timetravel", "scratchbus.views", "scratchbus.work",
 }  # fmt: skip
-"""What neither reading a page nor adding to it needs."""
+"""Modules that neither reading a page nor adding to it needs."""
 
 
 def imported_by(code: str, *arguments: str, input: str = "") -> set[str]:
-    """Return the modules that a fresh process has imported after this code."""
+    """Return the modules that a new process has imported after running this code."""
     code += "\nimport json, sys\nprint(json.dumps(sorted(sys.modules)), file=sys.stderr)"
     return set(json.loads(_ran(code, *arguments, input=input).stderr))
 
@@ -89,7 +89,7 @@ def test_an_asyncio_bus_on_the_embedded_engine_imports_no_client_library(tmp_pat
     )
     url = f"embedded:{tmp_path}"
     try:
-        for _ in range(3):  # the first ones start the engine and give it the scripts
+        for _ in range(3):  # the first runs start the engine and load its scripts
             names = imported_by(code, url)
     finally:
         stop(tmp_path)
@@ -129,7 +129,7 @@ def test_memories_do_not_import_timetravel():
 
 
 def test_an_open_bus_knows_every_script_of_readers():
-    """Who connects loads them for users who may only read; also those of rooms that are imported when first used."""
+    """Connecting loads them for users who may only read, including scripts of modules that are imported lazily."""
 
     def known_after(code: str) -> str:
         code += "\nfrom scratchbus.engine.scripts import Script\nprint(sorted(Script.reading))"

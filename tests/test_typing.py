@@ -1,4 +1,4 @@
-"""What a type checker says of programs that use scratchbus."""
+"""Type checking of programs that use scratchbus."""
 
 from __future__ import annotations
 

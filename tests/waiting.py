@@ -1,4 +1,4 @@
-"""Waiting for what another process or thread does, with an end to patience."""
+"""Wait for another process or thread, with a timeout."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable
 
 PATIENCE = 30.0
-"""Seconds for something to happen on a busy machine."""
+"""Default timeout in seconds, for a busy machine."""
 
 
-def eventually(condition: Callable[[], object], what: str = "what was waited for", within: float = PATIENCE) -> None:
-    """Return once the condition holds; fail when it does not within this many seconds."""
+def eventually(condition: Callable[[], object], what: str = "the condition", within: float = PATIENCE) -> None:
+    """Return once the condition holds; fail if it does not within this many seconds."""
     deadline = time.monotonic() + within
     while not condition():
         assert time.monotonic() < deadline, f"not within {within} s: {what}"

@@ -1,4 +1,4 @@
-"""A place where the documents' snippets may do as they like, with an embedded engine of its own."""
+"""A working directory for snippets of the documents, with its own embedded engine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scratchbus.engine.embedded import server
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An empty working directory, in which `Bus.connect()` leads to an engine that is gone afterwards."""
+    """An empty working directory in which `Bus.connect()` starts an engine that is stopped afterwards."""
     home, here = tmp_path / "home", tmp_path / "here"
     here.mkdir()
     monkeypatch.setenv("SCRATCHBUS_HOME", str(home))

@@ -1,4 +1,4 @@
-"""Reading the project's documents: their fenced blocks and their tables."""
+"""Parse fenced blocks and tables of the project's documents."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class Block(NamedTuple):
 
 
 def blocks(text: str, language: str) -> list[Block]:
-    """Return the fenced blocks of a language, in their order."""
+    """Return the fenced blocks of a language, in order."""
     found = (Block(match[1], match[2], text.count("\n", 0, match.start(2)) + 1) for match in _FENCE.finditer(text))
     return [block for block in found if block.language == language]
 
 
 def rows(text: str, heading: str | None = None) -> Iterator[list[str]]:
-    """Yield the rows of all tables, or of those below a heading, without the rows of column names."""
+    """Yield the rows of all tables, or of those below a heading, without the header rows."""
     if heading is not None:
         text = text.split(f"\n{heading}\n", 1)[1].split("\n## ", 1)[0]
     before: list[list[str]] = []
@@ -37,10 +37,10 @@ def rows(text: str, heading: str | None = None) -> Iterator[list[str]]:
         if line.startswith("|"):
             before.append([cell.strip() for cell in _CELL.split(line)[1:-1]])
         else:
-            yield from before[2:]  # behind the names and the line below them
+            yield from before[2:]  # after the header row and its separator
             before = []
 
 
 def codes(cell: str) -> list[str]:
-    """Return what is set as code in a cell."""
+    """Return the inline code in a cell."""
     return _CODE.findall(cell)

@@ -1,4 +1,4 @@
-"""The document on access: its table says what the list does, and its commands set it up."""
+"""The document on access: its table matches the access list, and its commands work."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def test_the_roles_table_matches_the_access_tests() -> None:
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    """A directory in which the commands of the document have made the list."""
+    """A directory in which the commands of the document have created the access list."""
     if shutil.which("openssl") is None:
-        pytest.skip("there is no openssl on this system")
+        pytest.skip("openssl is not installed")
     shutil.copytree(ROOT / "config", tmp_path / "config")
     subprocess.run(["/bin/sh", "-e", "-c", MAKE], cwd=tmp_path, check=True)
     return tmp_path
@@ -42,7 +42,7 @@ def place(tmp_path: Path) -> Path:
 
 @contextmanager
 def started(command: str, place: Path) -> Iterator[None]:
-    """Have a command of the document run for a while."""
+    """Run a command of the document while the block runs."""
     with subprocess.Popen(["/bin/sh", "-c", f"exec {command}"], cwd=place, stdout=subprocess.DEVNULL) as process:
         try:
             yield
@@ -51,7 +51,7 @@ def started(command: str, place: Path) -> Iterator[None]:
 
 
 def scratchbus(use: str, place: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the command line after one of the commands of the document."""
+    """Run the command line in a shell after these commands of the document."""
     return subprocess.run(
         ["/bin/sh", "-e", "-c", f'{use}exec "$0" "$@"', *launcher.command("-m", "scratchbus.cli", *arguments)],
         cwd=place,
@@ -85,7 +85,7 @@ def test_the_copied_list_is_private_and_has_no_password(place: Path) -> None:
 
 @pytest.mark.real
 def test_the_tls_commands_set_up_tls(place: Path) -> None:
-    binary = system_binary() or pytest.skip("there is no redis-server on this system")
+    binary = system_binary() or pytest.skip("redis-server is not installed")
     authority = trustme.CA()
     certificate = authority.issue_cert("localhost")
     authority.cert_pem.write_to_path(place / "ca.crt")

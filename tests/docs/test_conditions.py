@@ -1,4 +1,4 @@
-"""The list of what is tested names tests that exist, and nothing in it is without one."""
+"""The list of test conditions names tests that exist, at least one for each condition."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_every_named_test_exists():
     missing = []
     for row in [*_CONDITIONS, *_README]:
         named = [code.partition("::") for code in codes(row[-1])]
-        assert named, f"nothing holds {row[0]}: {row[1]}"
+        assert named, f"no test is named for {row[0]}: {row[1]}"
         for file, _, name in named:
             is_test = name.startswith("test_") and (TESTS / file).is_file()
             if not is_test or name not in _tests_in(TESTS / file):

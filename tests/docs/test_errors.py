@@ -1,4 +1,4 @@
-"""The table of errors has every class, with the exit code it leads to, in the order of the tree."""
+"""The table of errors lists every class with its exit code, base classes first."""
 
 from __future__ import annotations
 

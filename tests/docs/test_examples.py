@@ -1,4 +1,4 @@
-"""The examples in the documents run, and end as they should."""
+"""The examples of the documents run and produce the expected bus."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The document on HTTP: its commands work against a server, and its table of errors is the real one."""
+"""The document on HTTP: its commands work against a server, and its tables match the code."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SHELL = f'scratchbus() {{ {shlex.join(launcher.command("-m", "scratchbus.cli"))
 @pytest.mark.real
 def test_the_commands_of_the_document_work(embedded_url: str, tmp_path: Path):
     if shutil.which("curl") is None:
-        pytest.skip("there is no curl on this system")
+        pytest.skip("curl is not installed")
     with serving(embedded_url) as served:
         script = "\n".join([_SHELL, *(block.text for block in blocks(TEXT, "sh"))])
         script = script.replace("http://127.0.0.1:8765", served.url).replace("curl -s", "curl -sS --fail-with-body")

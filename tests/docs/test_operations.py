@@ -1,4 +1,4 @@
-"""Every command of the page on running a bus is run, in one shell, on engines of its own."""
+"""Run every command of the guide to operations, in one shell, on its own engines."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STEPS = [
 
 @pytest.fixture
 def ports() -> Iterator[dict[str, str]]:
-    """Free ports instead of those of the page; servers that are still there at the end are stopped."""
+    """Map the ports of the guide to free ones; stop the servers on them at the end."""
     chosen = {number: str(free_port()) for number in sorted(set(re.findall(r"\b639\d\b", PAGE)))}
     yield chosen
     for port in chosen.values():
@@ -41,7 +41,7 @@ def test_every_command_of_the_guide_works(place: Path, ports: dict[str, str], mo
     if not (shutil.which("redis-server") and shutil.which("redis-cli")):
         pytest.skip("NOT TESTED: redis-server and redis-cli are not installed")
     shutil.copytree(ROOT / "config", place / "config")
-    tool = place / "bin" / "systemctl"  # a user's service manager is not to be touched
+    tool = place / "bin" / "systemctl"  # keeps the user's service manager untouched
     tool.parent.mkdir()
     tool.write_text("#!/bin/sh\n")
     tool.chmod(0o755)

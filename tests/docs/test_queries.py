@@ -1,4 +1,4 @@
-"""The queries that the guide for auditors shows, run on what it says."""
+"""The queries of the guide for auditors, run by DuckDB on an export and on an archive."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ QUERIES = [block.text for block in blocks((ROOT / "docs" / "audit.md").read_text
 
 @pytest.fixture
 def bus() -> Iterator[Bus]:
-    """A bus on which two have said something."""
+    """A bus with observations of two sources."""
     with Bus.connect(f"memory://{token_hex(4)}", source="ci") as bus:
         page = bus.page()
         for content in ("red", "green", "«ünïcode», and a comma"):

@@ -1,4 +1,4 @@
-"""The document for operators names every key there is, and every field in its order."""
+"""The document on the Redis layout names every key, and every field in its order."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TEXT = (ROOT / "docs" / "redis-layout.md").read_text("utf-8")
 
 @pytest.fixture(scope="module")
 def bus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bus]:
-    """A bus on which everything has happened that leaves a key."""
+    """A bus that has every kind of key."""
     terms: dict[str, Any] = {"archive_url": tmp_path_factory.mktemp("archive"), "retain": "1ms", "retain_events": 1}
     with Bus.connect("memory://layout", source="tester", max_observations=2, **terms) as bus:
         bus.push_types(bus.types)
@@ -36,7 +36,7 @@ def bus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bus]:
         page = bus.page("user:42")
         page.add("observation", "x", tags=["a#b"], owner="agent", event_id="mine")
         page.add("reminder", "y", remind_on={"type": "risk_alert"}, remind_at=datetime.now(UTC) + timedelta(hours=1))
-        claimed = page.add("risk_alert", "z", dedupe_key="k")  # which displaces the first
+        claimed = page.add("risk_alert", "z", dedupe_key="k")  # displaces the first
         page.claim(claimed.id)
         page.link(claimed.id, "goal")
         bus.context.assemble(page="user:42", record=True)

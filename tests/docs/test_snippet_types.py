@@ -1,4 +1,4 @@
-"""The Python of the documents passes the strictest type checking, as code of a reader's own that was copied from it."""
+"""The Python of the documents passes strict type checking."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import pytest
 from tests.docs.markdown import ROOT, blocks
 from tests.docs.test_snippets import WITH_PYTHON
 
-PYRIGHT = ROOT / ".venv-tools" / "bin" / "basedpyright"  # `make docs` installs it; it brings its own node
+PYRIGHT = ROOT / ".venv-tools" / "bin" / "basedpyright"  # `make docs` installs it, with its own node
 
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """The Python of each document as one file, on the same lines as there, so that a complaint names them."""
+    """Write the Python of each document into a file, on the same line numbers, so that errors refer to the document."""
     place = tmp_path_factory.mktemp("snippets")
     written = []
     for name in WITH_PYTHON:
@@ -44,7 +44,7 @@ def test_mypy_accepts_the_documents(programs: list[Path]):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not PYRIGHT.exists(), reason="pyright is not here; `make docs` installs it")
+@pytest.mark.skipif(not PYRIGHT.exists(), reason="NOT TESTED: pyright is not installed; `make docs` installs it")
 def test_pyright_accepts_the_documents(programs: list[Path]):
     place = programs[0].parent
     settings = {"include": ["."], "extraPaths": [str(ROOT)], "typeCheckingMode": "standard", "pythonVersion": "3.11"}

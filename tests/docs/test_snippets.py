@@ -1,4 +1,4 @@
-"""What the documents show is run: each file's Python in one program, each file's commands in one shell."""
+"""Run the snippets of the documents: the Python of a file as one program, its commands in one shell."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SHELL = f'scratchbus() {{ {shlex.join(launcher.command("-m", "scratchbus.cli"))
 
 @pytest.mark.parametrize("name", WITH_PYTHON)
 def test_the_python_of_a_document_runs_as_shown(name: str, place: Path, capsys: pytest.CaptureFixture[str]):
-    """What a snippet prints is compared with the block of `output` behind it, if there is one."""
+    """The output of a snippet must equal the `output` block after it, if there is one."""
     file = ROOT / name
     text = file.read_text("utf-8")
     snippets = blocks(text, "python")
@@ -39,7 +39,7 @@ def test_the_python_of_a_document_runs_as_shown(name: str, place: Path, capsys: 
             padding = "\n" * (snippet.line - 1)  # so that a traceback names the line of the document
             exec(compile(padding + snippet.text, str(file), "exec", dont_inherit=True), names)  # noqa: S102
             printed = capsys.readouterr().out
-            output = shown.pop(snippet.line + snippet.text.count("\n") + 3, None)  # behind two fences and an empty line
+            output = shown.pop(snippet.line + snippet.text.count("\n") + 3, None)  # after two fences and an empty line
             assert output in (None, printed)
         assert not shown
     finally:

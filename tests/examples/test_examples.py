@@ -1,4 +1,4 @@
-"""The programs in `examples/` do what their READMEs say; scripts stand in for models."""
+"""The programs in `examples/` do what their READMEs say, with scripts in place of models."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ REPORT = """\
 
 @pytest.fixture
 def name(embedded_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The name of a new bus, which the programs connect to."""
+    """The name of a new bus that the programs connect to."""
     name = f"test-{token_hex(6)}"
     monkeypatch.setenv("SCRATCHBUS_URL", embedded_url)
     monkeypatch.setenv("SCRATCHBUS_BUS", name)
@@ -53,7 +53,7 @@ def bus(name: str) -> Iterator[Bus]:
 
 
 def run(*arguments: object) -> list[str]:
-    """Run a Python program to its end; return the lines that it printed."""
+    """Run a Python program; return the lines that it printed."""
     done = subprocess.run(
         launcher.command(*arguments), capture_output=True, text=True, timeout=PATIENCE, check=False
     )  # fmt: skip
@@ -67,7 +67,7 @@ def contents(observations):
 
 @contextmanager
 def started(*command: object, **environment: str) -> Iterator[subprocess.Popen[str]]:
-    """Run a program while the `with` lasts."""
+    """Run a program while the block runs."""
     arguments = [*map(str, command)]
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, env={**os.environ, **environment}) as process:
         try:

@@ -1,6 +1,6 @@
-"""What each schema version wrote, kept for ever: the entries of a log, and the state that they fold to.
+"""Golden files of each schema version: the entries of a log, and the state that they fold to.
 
-`python -m tests.golden` writes the files of the version of today, once.
+`python -m tests.golden` writes the files of the current version, once; they are never changed.
 """
 
 from __future__ import annotations
@@ -160,19 +160,19 @@ STORY: list[tuple[str, str, dict[str, Any]]] = [
     }),
     ("G", "due", {"next": _LATER}),
 ]  # fmt: skip
-"""What happens: subject, kind, and what the event says of its own. Every field of every kind is in it."""
+"""The events: subject, kind and body. Every field of every kind occurs."""
 
 
 def write() -> None:
-    """Write the files of the version of today. Raises FileExistsError: what was written once stays as it is."""
+    """Write the files of the current version. Raises FileExistsError if they exist: golden files never change."""
     with log_file(SCHEMA).open("x") as file:
-        file.writelines(json.dumps(_as_json(entry), ensure_ascii=False) + "\n" for entry in told())
+        file.writelines(json.dumps(_as_json(entry), ensure_ascii=False) + "\n" for entry in current_entries())
     with state_file(SCHEMA).open("x") as file:
         file.writelines(json.dumps(document, ensure_ascii=False) + "\n" for document in fold(SCHEMA))
 
 
-def told() -> Iterator[RawEntry]:
-    """Yield the story as the entries that the code of today writes; the first two are a batch."""
+def current_entries() -> Iterator[RawEntry]:
+    """Yield the story as entries of the current version; the first two are a batch."""
     last: dict[str, str] = {}
     for seq, (subject, kind, body) in enumerate(STORY, 1):
         event = EVENTS[kind](**_WHY, **body)
@@ -213,12 +213,12 @@ def fold(version: int) -> list[Any]:
 
 
 def log_file(version: int) -> Path:
-    """Return where the entries of a version are."""
+    """Return the path of the entries of a version."""
     return HERE / f"v{version}.jsonl"
 
 
 def state_file(version: int) -> Path:
-    """Return where the state is that they fold to."""
+    """Return the path of the state that they fold to."""
     return HERE / f"v{version}.state.jsonl"
 
 

@@ -1,4 +1,4 @@
-"""`python -m tests.golden`: write what the schema version of today writes, once."""
+"""`python -m tests.golden`: write the golden files of the current schema version, once."""
 
 from tests.golden import write
 

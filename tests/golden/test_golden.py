@@ -1,4 +1,4 @@
-"""What older versions wrote still folds to the same state, and what newer ones wrote stops everyone."""
+"""Events of older versions fold to the same state forever, and events of newer versions stop every reader."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def test_events_of_each_version_fold_to_their_golden_state(version: int):
 
 
 def test_the_current_golden_file_has_every_field_of_every_kind():
-    """Whoever adds a field or a kind after a release raises SCHEMA, and keeps what the new version writes."""
-    assert _in_json(golden.read(SCHEMA)) == _in_json(golden.told())
+    """After a release, a new field or kind needs a higher SCHEMA, and golden files of that version."""
+    assert _in_json(golden.read(SCHEMA)) == _in_json(golden.current_entries())
     there = {
         (fields[b"kind"].decode(), name)
         for fields in map(entry_fields, golden.read(SCHEMA))
@@ -42,7 +42,7 @@ def test_the_current_golden_file_has_every_field_of_every_kind():
 
 
 def _in_json(entries: Iterable[RawEntry]) -> list[tuple[bytes, dict[bytes, bytes], object]]:
-    """Return entries with their bodies read: the order in which an event has its fields says nothing."""
+    """Return entries with parsed bodies, since the order of an event's fields does not matter."""
     rows = [(id, dict(zip(flat[::2], flat[1::2], strict=True))) for id, flat in entries]
     return [(id, fields, json.loads(fields.pop(b"event"))) for id, fields in rows]
 
@@ -75,7 +75,7 @@ NEWER = '{"v":3,"by":"x","content":"y","mood":"new"}'
 
 @pytest.fixture
 def checkpoint(bus: Bus):
-    """A bus with an event of a newer version behind what is folded; the checkpoint stays there."""
+    """Append an event of a newer version after the checkpoint; check that the checkpoint does not move."""
     page = bus.page()
     page.add("observation", "known", ttl="1h", remind_at=datetime.now(UTC))
     project(bus)
@@ -103,8 +103,8 @@ def follow(bus: Bus) -> None:
 
 READERS = {
     "a projector": lambda bus: run_projector(bus, threading.Event()),
-    "a reader": lambda bus: bus.page().list(),
-    "a reader of all": lambda bus: bus.page().get("01M7YS0X7YM47HSFZZZJC2DZ9D"),
+    "a list": lambda bus: bus.page().list(),
+    "a get": lambda bus: bus.page().get("01M7YS0X7YM47HSFZZZJC2DZ9D"),
     "a follower": follow,
     "a view": view,
     "a subscription": subscribe,
@@ -115,10 +115,10 @@ READERS = {
 
 
 @pytest.mark.damages_the_log
-@pytest.mark.parametrize("who", READERS)
-def test_a_newer_event_stops_every_reader(bus: Bus, checkpoint: None, who: str):
+@pytest.mark.parametrize("reader", READERS)
+def test_a_newer_event_stops_every_reader(bus: Bus, checkpoint: None, reader: str):
     with pytest.raises(CodeTooOld, match="upgrade scratchbus"):
-        READERS[who](bus)
+        READERS[reader](bus)
 
 
 @pytest.mark.damages_the_log

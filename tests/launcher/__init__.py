@@ -1,9 +1,9 @@
-"""Programs of scratchbus as processes that start in milliseconds, since they are forked with all imports done.
+"""Start programs of scratchbus in milliseconds: the launcher forks them with all imports done.
 
-Most of what a short command takes is to import libraries. `command("-m", "scratchbus.cli", "list")` returns a command
-that asks the launcher of this test run for a process that does the same, with the caller's files, environment and
-working directory. The launched process is one of its own; a client stands for it: it forwards signals to it, and ends
-as it ended. In such a process, `sys.executable` is a client as well. Where the start is what is tested, do not use it.
+A short command spends most of its time on imports. `command("-m", "scratchbus.cli", "list")` returns a command that
+asks the launcher of this test run to fork a process that does the same, with the caller's files, environment and
+working directory. That command is a client: it forwards signals to the forked process and ends with its exit status.
+In a forked process `sys.executable` is a client too. Do not use the launcher where a test is about the start itself.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ VARIABLE = "TESTS_LAUNCHER"
 """The environment variable that names the launcher's socket."""
 
 KILL = signal.SIGUSR1
-"""The signal by which a client kills its program, before it ends as that did."""
+"""The signal that makes a client kill its program, and end like it."""
 
 CLIENT = Path(__file__).with_name("client.py")
 
 
 def command(*arguments: object) -> list[str]:
-    """Return the command that runs Python with these arguments, forked by the launcher if there is one."""
+    """Return a command that runs Python with these arguments, forked by the launcher if one runs."""
     return [sys.executable, "-I", "-S", str(CLIENT), *map(str, arguments)]
 
 

@@ -1,6 +1,6 @@
-"""What stands for a launched process: it sends its files and arguments, forwards signals, and ends as that ends.
+"""The client of a launched process: it sends its files and arguments, forwards signals, and ends like the process.
 
-It starts in milliseconds, so it imports only what is built into Python.
+It imports only modules built into Python, to start in milliseconds.
 """
 
 import marshal
@@ -14,7 +14,7 @@ FORWARDED = {SIGHUP: SIGHUP, SIGINT: SIGINT, SIGTERM: SIGTERM, SIGUSR1: SIGKILL,
 
 
 def launch(address: str) -> int:
-    """Have a program run, and return its wait status."""
+    """Have the launcher run a program; return its wait status."""
     pid, early = 0, list[int]()
 
     def forward(number: int, _: object) -> None:
@@ -35,12 +35,12 @@ def launch(address: str) -> int:
         os.kill(pid, each)
     nothing = os.open(os.devnull, os.O_RDWR)
     for file in (0, 1, 2):
-        os.dup2(nothing, file)  # the program has them now, and their other ends are to see when it closes them
+        os.dup2(nothing, file)  # only the program keeps them open, so that readers notice when it closes them
     return _number(launcher)
 
 
 def _number(launcher: socket) -> int:
-    """Read a number that the launcher sends. Raises EOFError when it has ended."""
+    """Read a number from the launcher. Raises EOFError if it has ended."""
     got = b""
     while len(got) < 8:
         part = launcher.recv(8 - len(got))

@@ -1,4 +1,4 @@
-"""Starts the launcher of a test run; all workers share it."""
+"""Start the launcher of a test run, which all workers share."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from tests.launcher import CLIENT, VARIABLE
 
 
 class _Running:
-    """A launcher, and the directory of its socket."""
+    """A running launcher and the directory of its socket."""
 
     def __init__(self) -> None:
-        self._directory = tempfile.mkdtemp(prefix="sb-")  # short: the path of a socket may not be long
+        self._directory = tempfile.mkdtemp(prefix="sb-")  # short, since the path of a socket is limited
         address, client = f"{self._directory}/launcher", Path(self._directory, "python")
         client.write_text(f"#!{sys.executable} -IS\n{CLIENT.read_text()}")
         client.chmod(0o700)
@@ -35,7 +35,7 @@ class _Running:
 
     def end(self) -> None:
         with self._process:
-            pass  # its input ends, and so does it
+            pass  # closes its standard input, so it ends
         del os.environ[VARIABLE]
         shutil.rmtree(self._directory, ignore_errors=True)
 
@@ -44,12 +44,12 @@ _KEY = pytest.StashKey[_Running]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Start a launcher, but not another one for each worker."""
+    """Start a launcher, in the main process only."""
     if not hasattr(config, "workerinput"):
         config.stash[_KEY] = _Running()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """End it, and every program that it has launched."""
+    """End the launcher and every program that it started."""
     if _KEY in config.stash:
         config.stash[_KEY].end()

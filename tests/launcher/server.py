@@ -1,6 +1,6 @@
-"""The launcher: a process that has imported what programs import, and forks itself for each request.
+"""The launcher: a process that has imported what programs need, and forks itself for each request.
 
-It has no threads, so that a fork is whole, and ends when its standard input does.
+It has no threads, so that a fork is complete, and ends when its standard input is closed.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ PACKAGES = ("scratchbus", "daemons")
 """Packages whose modules are all imported before the first fork."""
 
 LIBRARIES = ("apscheduler.schedulers.background", "fakeredis", "rich.console", "uvicorn")
-"""Libraries that those import only when they need them."""
+"""Libraries that the packages import lazily."""
 
 
 def _tell(client: socket.socket, number: int) -> None:
-    """Send a client a number, unless it was killed meanwhile."""
+    """Send a number to a client, unless it was killed."""
     with suppress(ConnectionError):
         client.sendall(number.to_bytes(8, "big"))
 
 
 class Program(NamedTuple):
-    """What a client asks for: the arguments of Python, the environment and the working directory."""
+    """A request: the arguments of Python, the environment and the working directory."""
 
     arguments: list[str]
     environment: dict[str, str]
@@ -42,7 +42,7 @@ class Program(NamedTuple):
 
 
 class Launcher:
-    """Forks programs for its clients, tells them the wait status, and kills the programs of clients that end first."""
+    """Fork programs for clients, report their wait status, and kill the programs of clients that end first."""
 
     def __init__(self, listening: socket.socket) -> None:
         self._listening = listening
@@ -51,7 +51,7 @@ class Launcher:
         self._has_imported = False
 
     def serve(self) -> Program:
-        """Answer requests until standard input ends. Return a program in the process that is forked for it."""
+        """Answer requests until standard input is closed. In each forked process, return its program."""
         woken, waking = socket.socketpair()
         woken.setblocking(False)
         waking.setblocking(False)
@@ -106,10 +106,10 @@ class Launcher:
         return None
 
     def _leave(self, client: socket.socket) -> None:
-        """Close what is the launcher's, in a process that was forked."""
+        """Close the launcher's files and sockets in a forked process."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have started the run without it
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have started the run with SIGINT ignored
         self._selector.close()
         for each in (self._listening, client, *self._clients.values()):
             each.close()
@@ -139,7 +139,7 @@ class Launcher:
 
 
 def _read(client: socket.socket, size: int) -> bytes:
-    """Read a request; return nothing if its client ends before it is whole."""
+    """Read a request; return nothing if the client ends before it is complete."""
     got = b""
     while len(got) < size:
         part = client.recv(size - len(got))
@@ -150,7 +150,7 @@ def _read(client: socket.socket, size: int) -> bytes:
 
 
 def _become(program: Program, files: list[int]) -> None:
-    """Take on the files, the environment and the working directory of a program, which starts others as it was."""
+    """Take on the files, environment and working directory of a program; its child processes use the launcher too."""
     sys.executable = sys.argv[2]
     for number, file in enumerate(files):
         os.dup2(file, number)
@@ -173,7 +173,7 @@ def _text(file: int, mode: str, like: TextIO) -> TextIO:
 
 
 def run(arguments: list[str]) -> None:
-    """Run what Python runs with these arguments: a file, a module after -m, or a text after -c."""
+    """Run like Python with these arguments: a file, a module after -m, or code after -c."""
     has_safe_path = arguments[0] == "-P"
     if has_safe_path:
         arguments = arguments[1:]

@@ -1,4 +1,4 @@
-"""What a page should do, written down a second time, as plainly as can be: no log, no engine, no events."""
+"""A model of a page, written independently and as simply as possible: no log, no engine, no events."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ OPEN = {"active", "pending_review"}
 
 
 class Refused(Exception):
-    """The name of the error that the bus should raise."""
+    """The name of the error that the bus must raise."""
 
 
 @dataclass
 class Item:
-    """One observation as the model sees it; times are in milliseconds, None for never."""
+    """An observation in the model; times are in milliseconds, None means never."""
 
     type: str
     content: str
@@ -38,11 +38,11 @@ class Item:
     occurrences: int = 1
     links: tuple[str, ...] = ()
     ends: int | None = None
-    life: int | None = None  # as it was given last; None also for an end that was given as a moment
+    life: int | None = None  # the last given TTL; None also for an end that was given as a time
     archived_at: int | None = None
     due_at: int | None = None
     has_been_due: bool = False
-    holder: str | None = None  # with a source of its own, each client is the only connection of its name
+    holder: str | None = None  # each client has its own source, so it is the only holder of that name
     held_until: int = 0
     fence: int = 0
     attempts: int = 0
@@ -61,7 +61,7 @@ class Item:
         return "archived" if self.is_over(now) else self.status
 
     def leave(self, status: str) -> None:
-        """Go to a status that is not open."""
+        """Change to a status that is not open."""
         self.status, self.holder, self.due_at, self.archived_at = status, None, None, None
         self.attempts = 0
         self.version += 1
@@ -69,7 +69,7 @@ class Item:
 
 @dataclass
 class New:
-    """What is asked to be added."""
+    """The arguments of an addition."""
 
     type: str
     content: str
@@ -89,7 +89,7 @@ class New:
 
 @dataclass
 class PageModel:
-    """A page: its items by id. Those still without an id, because the bus has not named them yet, have a number."""
+    """A page: its items by id, or by a placeholder until the bus has returned their id."""
 
     items: dict[str, Item] = field(default_factory=dict)
     cleared: set[str] = field(default_factory=set)
@@ -108,7 +108,7 @@ class PageModel:
     # -- adding
 
     def add(self, news: list[New], now: int) -> list[str]:
-        """Add all or nothing; return the id, or for what is new a placeholder, of each."""
+        """Add all or nothing; return the id of each, or a placeholder for a new one."""
         before = deepcopy((self.items, self.count))
         mine = {id for new in news if (id := self._holder(new.key)) is not None}
         try:
@@ -264,7 +264,7 @@ class PageModel:
         item.version += 1
 
     def claim_next(self, now: int, by: str, ttl: int, types: set[str] | None, tags: tuple[str, ...]) -> str | None:
-        """Claim what is next, and return its id; None when nothing is free."""
+        """Claim the next free item and return its id, or None if there is none."""
         for id in self.active(now):
             item = self.items[id]
             fits = (types is None or item.type in types) and set(tags) <= set(item.tags)
@@ -306,7 +306,7 @@ class PageModel:
     # -- time
 
     def sweep(self, now: int) -> int:
-        """Let one thing happen to each item that time has come for; return to how many."""
+        """Apply one due change to each item that has one; return their number."""
         count = 0
         for item in self.items.values():
             if item.is_over(now):

@@ -1,10 +1,10 @@
-"""Random operations of several clients, compared step by step with a model that was written independently.
+"""Random operations of several clients, compared step by step with an independent model.
 
-Old events leave the log for the archive meanwhile, and the state is built anew; nothing may differ for that.
+Meanwhile old events move to the archive, and the state is rebuilt, neither of which may make a difference.
 
-At the end of every run the stored documents, the fold of the log from its first event, the heads and the model have to
-say the same, and the log has to be whole. Pages of the past have to be the fold of the log up to then, when they are
-made and at the end.
+At the end of every run the stored documents, the fold of the log from its first event, the heads and the model must
+agree, and the log must be complete. A page of the past must equal the fold of the log up to then, both when it is
+opened and at the end.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from tests.past_pages import WAYS, assert_past, assert_reads_as, batch_ends, onl
 VERBS = {"pending_review": "review", "resolved": "resolve", "archived": "archive", "active": "reopen"}
 SECOND = 1000
 REMEMBERED = 6 * 86_400 * SECOND
-"""How long, in milliseconds, a retry is known for sure: the idempotency window is seven days."""
+"""How long, in milliseconds, a retry is certainly recognized: the idempotency window is seven days."""
 
 clients = st.integers(0, 2)
 tags = st.lists(st.sampled_from("xyz"), unique=True, max_size=2).map(tuple)
@@ -55,7 +55,7 @@ news = st.builds(
     lives_for_ever=st.booleans(),
 )
 proofs = st.sampled_from([None, None, None, None, "right", "wrong"])
-"""Whether a write comes with a version or a fence, and with the right one."""
+"""Whether a write has an expected version or a fence, and the right one."""
 
 
 class PageMachine(RuleBasedStateMachine):
@@ -103,7 +103,7 @@ class PageMachine(RuleBasedStateMachine):
         return self.clock.ms
 
     def _proven(self, id: str, version: str | None, fence: str | None) -> tuple[int | None, int | None]:
-        """Return the version and the fence that a write comes with."""
+        """Return the expected version and the fence of a write."""
         item = self.model.items.get(id)
         right_version, right_fence = (item.version, item.fence) if item else (1, 1)
         return (
@@ -112,7 +112,7 @@ class PageMachine(RuleBasedStateMachine):
         )
 
     def both(self, expected: Callable[[], Any], real: Callable[[], Any]) -> tuple[Any, Any]:
-        """Do it in the model and on the bus; return both results, or a pair of None when both refuse it alike."""
+        """Do something in the model and on the bus; return both results, or (None, None) if both refuse it alike."""
         try:
             wanted, refusal = expected(), ""
         except Refused as refused:
@@ -123,16 +123,16 @@ class PageMachine(RuleBasedStateMachine):
         with pytest.raises((Conflict, NotFound)) as error:
             real()
         assert type(error.value).__name__ == refusal
-        assert log_length(self.buses[0]) == length, "a refused write was written"
+        assert log_length(self.buses[0]) == length, "a refused write is in the log"
         return None, None
 
     def both_once(self, ids: Iterable[str], expected: Callable[[], Any], real: Callable[[str], Any]) -> Any:
-        """Do it to these with an event id; return what a retry has to answer with."""
+        """Do something to these with an event id; return the answer that a retry must get."""
         event_id = token_hex(6)
         _, result = self.both(lambda: expected() or True, lambda: real(event_id) or True)
         return multiple() if result is None else (set(ids), lambda: real(event_id) or True, result, self.now)
 
-    # -- what clients do
+    # -- operations of clients
 
     @rule(target=ids, client=clients, new=news, due_in=st.none() | st.just(60 * SECOND))
     def add(self, client: int, new: New, due_in: int | None) -> Any:
@@ -154,7 +154,7 @@ class PageMachine(RuleBasedStateMachine):
         for placeholder, one in zip(wanted, added, strict=True):
             assert names.setdefault(placeholder, one.id) == one.id
             if placeholder in self.model.items and placeholder != one.id:
-                assert placeholder.startswith("new"), "the bus repeated another than the model"
+                assert placeholder.startswith("new"), "the bus and the model repeated different observations"
                 self.model.name(placeholder, one.id)
         return multiple(*names.values())
 
@@ -254,9 +254,9 @@ class PageMachine(RuleBasedStateMachine):
         length = log_length(self.buses[0])
         with pytest.raises(NotFound, match="was erased") if self.model.erased & ids else nullcontext():
             assert again() == first
-        assert log_length(self.buses[0]) == length, "a retry was written"
+        assert log_length(self.buses[0]) == length, "a retry appended an event"
 
-    # -- what time and daemons do
+    # -- time and daemons
 
     @rule(seconds=st.sampled_from([1, 25, 250, 3600, 7 * 86_400]))
     def wait(self, seconds: int) -> None:
@@ -279,7 +279,7 @@ class PageMachine(RuleBasedStateMachine):
     def rebuild(self, client: int) -> None:
         self.buses[client].rebuild()
 
-    # -- what auditors do
+    # -- reads of the past
 
     @rule(client=clients, back=st.integers(0, 9), way=st.sampled_from(WAYS))
     def look_back(self, client: int, back: int, way: str) -> None:
@@ -299,7 +299,7 @@ class PageMachine(RuleBasedStateMachine):
             past = page.as_of(moment(ms))
             assert_reads_as(past, told_again(page, before[-1], ms) if before else [])
 
-    # -- what has to hold
+    # -- invariants
 
     @invariant()
     def the_page_matches_the_model(self) -> None:

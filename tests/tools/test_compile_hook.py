@@ -1,4 +1,4 @@
-"""A wheel may have the modules compiled that every addition passes."""
+"""A wheel can have the modules compiled that every addition passes through."""
 
 import ast
 import os
@@ -20,7 +20,7 @@ def test_compiled_modules_avoid_what_the_compiler_drops(name: str):
     classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
     assert [each.name for each in classes if each.keywords] == []  # a struct would lose `frozen` and `array_like`
     conditions = [node for node in tree.body if isinstance(node, ast.If)]
-    assert [each.lineno for each in conditions if each.orelse] == []  # the other branch of TYPE_CHECKING never runs
+    assert [each.lineno for each in conditions if each.orelse] == []  # an else of TYPE_CHECKING would never run
 
 
 @pytest.mark.slow

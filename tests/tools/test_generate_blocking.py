@@ -1,4 +1,4 @@
-"""The blocking facades are generated from the asyncio ones, and committed as generated."""
+"""The blocking facades are generated from the asyncio ones, and the committed files are up to date."""
 
 import ast
 import textwrap

@@ -1,4 +1,4 @@
-"""The plugin that ends a run in which a test hangs."""
+"""The plugin that ends a run when a test hangs."""
 
 import subprocess
 import sys
@@ -16,7 +16,7 @@ def test_takes_two_seconds():
 
 
 def run(directory: Path, timeout: float, patience: float) -> subprocess.CompletedProcess[str]:
-    """Run a test of two seconds that a mark gives a timeout, beside others that may take `patience` seconds."""
+    """Run a test of two seconds with this timeout mark, where other tests end the run after `patience` seconds."""
     (directory / "test_it.py").write_text(LONG.format(timeout=timeout))
     command = [
         sys.executable,

@@ -1,4 +1,4 @@
-"""An addition and a read pass few functions and modules, so that someone can follow them."""
+"""An addition and a read pass through few functions and modules, so that a reader can follow them."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from tools.house import paths
 
 @pytest.fixture(scope="module")
 def least() -> dict[str, list[int]]:
-    measured = [paths() for _ in range(3)]  # every 10 s an addition has more to do
+    measured = [paths() for _ in range(3)]  # every 10 s an addition does extra work
     return {
         name: [min(figures) for figures in zip(*(each[name] for each in measured), strict=True)] for name in measured[0]
     }

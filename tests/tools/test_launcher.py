@@ -1,4 +1,4 @@
-"""The launcher of the tests goes on whatever happens to those that ask it for programs."""
+"""The launcher of the tests survives clients that are killed."""
 
 import random
 import subprocess
