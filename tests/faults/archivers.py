@@ -1,4 +1,4 @@
-"""Processes that archive, and die at a step of it."""
+"""Processes that archive or erase, and kill themselves at a given step."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from scratchbus.errors import ArchiveBusy
 from scratchbus.eventlog.trim import Archiving
 
 LEASE = 0.05
-"""Seconds; the tests need not wait for who was killed."""
+"""Seconds that a lease lasts, so that tests wait little for the lease of a killed process."""
 
-TERMS: dict[str, Any] = {"retain": "1ms", "retain_events": 2, "archive_segment": 8}
+SETTINGS: dict[str, Any] = {"retain": "1ms", "retain_events": 2, "archive_segment": 8}
 
 
 def connect(url: str, bus: str, directory: Path, **more: Any) -> Bus:
-    """Open a bus as these archivers do."""
-    return Bus.connect(url, bus=bus, source="archiver", archive_url=str(directory), **TERMS | more)
+    """Open a bus with the settings of these archivers."""
+    return Bus.connect(url, bus=bus, source="archiver", archive_url=str(directory), **SETTINGS | more)
 
 
 def archive(url: str, bus: str, directory: Path) -> None:
-    """Archive once, when whoever died at it does so no more."""
+    """Archive once, as soon as the lease of a killed archiver has ended."""
     with connect(url, bus, directory) as opened:
         while True:
             try:
@@ -39,8 +39,8 @@ def archive(url: str, bus: str, directory: Path) -> None:
                 continue
 
 
-def archive_again_and_again(url: str, bus: str, directory: Path, stop: Path) -> None:
-    """Archive until the file `stop` is there; stand by while another does."""
+def archive_repeatedly(url: str, bus: str, directory: Path, stop: Path) -> None:
+    """Archive until the file `stop` exists; stand by while another process archives."""
     with connect(url, bus, directory, archive_segment=100) as opened:
         while not stop.exists():
             with suppress(ArchiveBusy):
@@ -48,15 +48,15 @@ def archive_again_and_again(url: str, bus: str, directory: Path, stop: Path) -> 
 
 
 def archive_and_die(url: str, bus: str, directory: Path, step: int, steps: Path) -> None:
-    """Archive until this step and die at it, as by `kill -9`.
+    """Archive up to this step, then die as by `kill -9`.
 
-    Without that many steps, write how many there were.
+    If there are fewer steps, write their number to `steps`.
     """
     _die_at(step, steps, lambda: archive(url, bus, directory))
 
 
 def erase(url: str, bus: str, directory: Path, id: str) -> None:
-    """Erase, when whoever died at it does so no more."""
+    """Erase once, as soon as the lease of a killed process has ended."""
     with connect(url, bus, directory) as opened:
         while True:
             try:
@@ -67,13 +67,13 @@ def erase(url: str, bus: str, directory: Path, id: str) -> None:
 
 
 def erase_and_die(url: str, bus: str, directory: Path, id: str, step: int, steps: Path) -> None:
-    """Erase until this step and die at it; as above."""
-    erasing._LEASE_MS = round(LEASE * 1000)  # so that nobody needs to wait for who was killed
+    """Erase up to this step, then die; see `archive_and_die`."""
+    erasing._LEASE_MS = round(LEASE * 1000)  # so that nobody waits for the lease of the killed process
     _die_at(step, steps, lambda: erase(url, bus, directory, id))
 
 
 def _die_at(step: int, steps: Path, act: Callable[[], object]) -> None:
-    """Act until this step; each call to store or engine has one before and after."""
+    """Act up to this step; there is a step before and after each call to the store or the engine."""
     taken = 0
 
     def take() -> None:
@@ -108,4 +108,4 @@ def _die_around_scripts(take: Callable[[], None]) -> None:
         take()
         return reply
 
-    setattr(Archiving, "_do", wrapped)  # noqa: B010  # what mypy would rather not see, and this process is for
+    setattr(Archiving, "_do", wrapped)  # noqa: B010  # mypy refuses a plain assignment

@@ -1,6 +1,6 @@
-"""Decides whether a bus kept its promises: reads everything that the engine holds and compares it with the log.
+"""Check whether a bus kept its promises: read everything in the engine and compare it with the log.
 
-The state is folded anew from the log's first event; what the engine has beside the log has to be what follows from it.
+The state is folded again from the log's first event; all other data in the engine must follow from it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Documents = dict[str, Observation]
 
 
 class Finding(NamedTuple):
-    """A promise that was not kept: which kind of breach, and what shows it."""
+    """A broken promise: the kind of breach and its evidence."""
 
     kind: str
     what: str
@@ -36,14 +36,14 @@ class Finding(NamedTuple):
 
 @dataclass
 class Acknowledged:
-    """What callers were told is written: the ids of events, and words that stand in exactly one event's body."""
+    """Acknowledged writes: ids of events, and words that must occur in the body of exactly one event."""
 
     event_ids: list[str] = field(default_factory=list)
     marks: list[str] = field(default_factory=list)
 
 
 def check(bus: Bus, acknowledged: Acknowledged | None = None) -> list[Finding]:
-    """Return all findings about a bus that nobody uses at the moment; none is what every test wants."""
+    """Return all findings about a bus that nobody is using; a sound bus has none."""
     log = bus.core.log
     states = [bus.converse(read_shard(log, shard)) for shard in range(log.shards)]
     found = [finding for state in states for finding in judge(state)]
@@ -51,7 +51,7 @@ def check(bus: Bus, acknowledged: Acknowledged | None = None) -> list[Finding]:
 
 
 def judge(state: ShardState) -> list[Finding]:
-    """Return what is wrong with one shard."""
+    """Return the findings about one shard."""
     found = [*_judge_log(state), *_judge_batches(state), *_judge_rejected(state)]
     whole = fold(state.entries, state.shard)
     end = _by_page(whole)
@@ -81,14 +81,14 @@ def _judge_log(state: ShardState) -> Iterable[Finding]:
         ids[entry_fields(entry)[b"id"].decode()] += 1
     for id, times in ids.items():
         if times > 1:
-            yield Finding("duplicated", f"event {id} is there {times} times")
+            yield Finding("duplicated", f"event {id} occurs {times} times")
     if state.entries:
         last = state.entries[-1]
         tail = f"{last[0].decode()}|{entry_fields(last)[b'id'].decode()}"
         if state.tail != tail:
             yield Finding("tail", f"{state.tail!r} is not {tail!r}")
         if not state.origin:
-            yield Finding("tail", "there is no origin")
+            yield Finding("tail", "the origin is missing")
 
 
 def _judge_batches(state: ShardState) -> Iterable[Finding]:
@@ -96,10 +96,10 @@ def _judge_batches(state: ShardState) -> Iterable[Finding]:
     for entry in state.entries:
         index, total = map(int, entry_fields(entry)[b"batch"].split(b"/"))
         if (index, total) != expected and not (index == 1 and expected[1] == 0):
-            yield Finding("torn batch", f"{entry[0].decode()} is {index}/{total} where {expected} was to come")
+            yield Finding("torn batch", f"{entry[0].decode()} is {index}/{total}, expected {expected}")
         expected = (1, 0) if index == total else (index + 1, total)
     if expected[1]:
-        yield Finding("torn batch", f"the log ends where {expected} was to come")
+        yield Finding("torn batch", f"the log ends, expected {expected}")
 
 
 def _judge_rejected(state: ShardState) -> Iterable[Finding]:
@@ -109,7 +109,7 @@ def _judge_rejected(state: ShardState) -> Iterable[Finding]:
                 decode_entry(entry, state.shard)
             except Poison:
                 continue
-            yield Finding("rejected", f"{entry[0].decode()} is a sound event and was set aside")
+            yield Finding("rejected", f"{entry[0].decode()} is a sound event and was rejected")
 
 
 def _by_page(folded: Folded) -> dict[str, Documents]:
@@ -141,17 +141,19 @@ def _judge_state(page: str, held: PageState, folded: Documents, state: ShardStat
     if [position for position in held.positions if not 0 < position.seq <= state.floor.seq] != positions:
         yield Finding("index drift", f"{page}: {len(held.positions)} positions instead of {len(positions)}")
     if page not in state.names:
-        yield Finding("index drift", f"{page} is not among the pages")
+        yield Finding("index drift", f"{page} is not in the list of pages")
 
 
 def _judge_heads(page: str, held: PageState, folded: Documents, floor: Position) -> Iterable[Finding]:
     if page == SYSTEM_PAGE:
-        return  # no observations are there
+        return  # has no observations
     live = {id: head for id, head in held.heads.items() if head.status not in ("cleared", "erased")}
     expected = {
         id: head_of(document)
         for id, document in folded.items()
-        if id in live or document.status_class != "final" or document.position > floor  # else an archiver dropped it
+        if id in live
+        or document.status_class != "final"
+        or document.position > floor  # otherwise an archiver dropped its head
     }
     yield from _differences("heads != fold", page, live, expected)
 
@@ -168,7 +170,7 @@ def _differences(kind: str, where: str, held: Mapping[Any, Any], expected: Mappi
 
 
 def judge_acknowledged(states: Iterable[ShardState], acknowledged: Acknowledged) -> list[Finding]:
-    """Return what callers were told is written and is not, or is more than once."""
+    """Return acknowledged writes that are missing, or in the log more than once."""
     texts, ids = Counter[str](), Counter[str]()
     for state in states:
         for entry in state.entries:
@@ -180,5 +182,5 @@ def judge_acknowledged(states: Iterable[ShardState], acknowledged: Acknowledged)
     for mark in acknowledged.marks:
         times = texts[mark]
         if times != 1:
-            found.append(Finding("duplicated" if times else "lost", f"{mark} is there {times} times"))
+            found.append(Finding("duplicated" if times else "lost", f"{mark} occurs {times} times"))
     return found

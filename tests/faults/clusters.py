@@ -1,4 +1,4 @@
-"""Servers that stand in for each other, real ones on loopback: a cluster, and sentinels with what they watch."""
+"""Groups of real servers on loopback: a cluster, and a replicated master with its sentinels."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tests.waiting import eventually
 
 MASTERS = 3
 QUICK_MS, CALM_MS = 1_000, 5_000
-"""How long a node may not answer before its replica takes over: while one is killed, and at other times.
+"""How long a node may be silent before its replica takes over: while a test kills one, and otherwise.
 
-On a busy machine a node may stand still for a second, which is to fail nothing over.
+On a busy machine a node may stall for a second, which must not cause a failover.
 """
 SLOTS = 16_384
 MASTER_NAME = "scratch"
@@ -32,19 +32,19 @@ _DURABLE = {
 
 
 def ask(server: Server, *command: Any) -> Any:
-    """Send a server one command."""
+    """Send one command to a server."""
     with server.client() as client:
         return client.execute_command(*command)
 
 
 def role(server: Server) -> dict[str, Any]:
-    """Return what a server says of its replication."""
+    """Return a server's INFO replication."""
     with server.client() as client:
         return dict(client.info("replication"))
 
 
 class Group:
-    """Servers that are started and ended together."""
+    """Servers that are started and stopped together."""
 
     def __init__(self) -> None:
         self.servers: list[Server] = []
@@ -65,7 +65,7 @@ class Group:
         self.close()
 
     def close(self) -> None:
-        """End all servers, and remove their data."""
+        """Stop all servers and remove their data."""
         for server in self.servers:
             server.close()
 
@@ -78,7 +78,7 @@ class Group:
     def _join(self) -> None: ...
 
     def is_whole(self) -> bool:
-        """Say whether everything runs as it is meant to."""
+        """Return whether all servers run in their intended roles."""
         try:
             return self._is_whole()
         except (RedisError, OSError):
@@ -88,13 +88,13 @@ class Group:
         raise NotImplementedError
 
     def restart(self, server: Server) -> None:
-        """Start a server that was killed, and wait until all is well again."""
+        """Start a killed server, and wait until the group is whole again."""
         server.start()
         eventually(self.is_whole)
 
 
 class Cluster(Group):
-    """Masters, three unless told otherwise, each with a replica unless there are to be none."""
+    """A cluster of masters, by default three, each with a replica by default."""
 
     def __init__(self, masters: int = MASTERS, *, has_replicas: bool = True, **config: str) -> None:
         super().__init__()
@@ -110,7 +110,7 @@ class Cluster(Group):
 
     @property
     def masters(self) -> list[Server]:
-        """The servers that were masters in the beginning."""
+        """The servers that were masters at the beginning."""
         return self.servers[: self._masters]
 
     def __enter__(self) -> Self:
@@ -120,7 +120,7 @@ class Cluster(Group):
 
     @contextmanager
     def killing(self, server: Server) -> Iterator[None]:
-        """Kill a server, and start it again at the end; its replica takes over soon."""
+        """Kill a server while the block runs; its replica takes over soon."""
         self._wait_for_nodes(QUICK_MS)
         server.kill()
         try:
@@ -173,25 +173,25 @@ class Cluster(Group):
         return []
 
     def slot_of(self, bus: Bus, page: str = "main") -> int:
-        """Return the slot that a page's shard is in."""
+        """Return the slot of a page's shard."""
         log = bus.core.log
         return key_slot(log.keys(log.shard(page)).log.encode())
 
     def master_of(self, slot: int) -> Server:
-        """Return the master that has a slot, as a server that runs says."""
+        """Return the master of a slot, as known to a running server."""
         for server in self.servers:
             if server.process is not None and (ports := self._slots(server, slot)):
                 return next(each for each in self.servers if each.port == ports[0])
-        raise AssertionError(f"nobody has slot {slot}")
+        raise AssertionError(f"no server has slot {slot}")
 
 
 def id_of(server: Server) -> str:
-    """Return the name that a server of a cluster has for the others."""
+    """Return the node id of a server in a cluster."""
     return str(ask(server, "CLUSTER", "MYID").decode())
 
 
 class Move:
-    """The move of a slot to the next master, key by key; when it ends, all that are left have moved too."""
+    """A migration of a slot to the next master, key by key; leaving the block moves the remaining keys."""
 
     def __init__(self, cluster: Cluster, slot: int) -> None:
         self._cluster = cluster
@@ -213,7 +213,7 @@ class Move:
                 ask(self.source, "MIGRATE", "127.0.0.1", self.target.port, key, 0, 5000)
 
     def refusals(self) -> int:
-        """Return how often someone was told to try again."""
+        """Return the number of TRYAGAIN errors."""
         with self.source.client() as client:
             stats = client.info("errorstats").get("errorstat_TRYAGAIN", {})
         return int(stats.get("count", 0))
@@ -226,7 +226,7 @@ class Move:
 
 
 class Watched(Group):
-    """A master and its replica, which three sentinels watch."""
+    """A master and its replica, watched by three sentinels."""
 
     def __init__(self, **config: str) -> None:
         super().__init__()
@@ -266,41 +266,43 @@ class Watched(Group):
 
     @property
     def master(self) -> Server:
-        """Return the server that the sentinels name."""
+        """The server that the sentinels name."""
         _, port = ask(self.sentinels[0], "SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER_NAME)
         return next(server for server in self.servers if server.port == int(port))
 
     @property
     def replica(self) -> Server:
-        """Return the other one."""
+        """The other server."""
         return next(server for server in self.servers if server is not self.master)
 
     def fail_over(self) -> None:
-        """Have the sentinels make the replica the master, as for maintenance: nothing is lost."""
+        """Have the sentinels promote the replica, as for maintenance: nothing is lost."""
         before = self.master
 
         def has_happened() -> bool:
             if self.master is before:
-                with suppress(ResponseError):  # it is at it, or not ready yet; one that gave up is told again
+                with suppress(
+                    ResponseError
+                ):  # a failover is running or not possible yet; ask again in case one gave up
                     ask(self.sentinels[0], "SENTINEL", "FAILOVER", MASTER_NAME, "COORDINATED")
             return self.master is not before
 
         eventually(has_happened)
 
     def restart(self, server: Server) -> None:
-        """Start a server that was killed as a replica, which sentinels would make it after ten seconds."""
+        """Start a killed server as a replica; sentinels would take ten seconds to make it one."""
         server.start()
         server.follow(self.master)
 
     def close(self) -> None:
-        """End all servers, and remove their data."""
+        """Stop all servers and remove their data."""
         super().close()
         for sentinel in self.sentinels:
             sentinel.close()
 
 
 class Sentinel(Server):
-    """A server that watches others."""
+    """A sentinel process."""
 
     def __init__(self, master: Server) -> None:
         super().__init__(embedded_binary(), tcp=True, port=str(free_port()))

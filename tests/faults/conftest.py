@@ -1,4 +1,4 @@
-"""Servers, proxies and processes for the tests of races and faults."""
+"""Servers and processes for tests of races and faults."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ def binary() -> Path:
 
 @pytest.fixture(params=["embedded", "system"])
 def each_binary(request: pytest.FixtureRequest) -> Path:
-    """Both families of servers, where the system has one too."""
+    """The binary of the embedded engine, and that of the system's redis-server if there is one."""
     if request.param == "embedded":
         return embedded_binary()
     found = system_binary()
-    return found or pytest.skip("there is no redis-server on this system")
+    return found or pytest.skip("redis-server is not installed")
 
 
 @pytest.fixture
 def new_server(binary: Path) -> Iterator[Callable[..., Server]]:
-    """Start servers that are killed and removed at the end."""
+    """Return a function that starts servers, which are killed and removed at the end."""
     made: list[Server] = []
 
     def new(use: Path | None = None, *, tcp: bool = False, **config: str) -> Server:
@@ -48,7 +48,7 @@ def _running_server() -> Iterator[Server]:
 
 @pytest.fixture
 def shared_server(_running_server: Server) -> Iterator[Server]:
-    """One server for all tests that do it no harm; each finds it empty, since looking for keys goes through all."""
+    """A server shared by tests that do not disturb it, flushed after each, since KEYS scans everything."""
     yield _running_server
     with _running_server.client() as client:
         client.flushall()
@@ -56,6 +56,6 @@ def shared_server(_running_server: Server) -> Iterator[Server]:
 
 @pytest.fixture
 def crew() -> Iterator[Crew]:
-    """Processes of this test; those that run at the end are killed."""
+    """Processes of this test; those still running at the end are killed."""
     with Crew() as crew:
         yield crew

@@ -1,4 +1,4 @@
-"""Consumers of subscriptions as processes of their own. Each says in a file what it handled, and when."""
+"""Consumers of subscriptions as processes, each of which writes to a file what it handled."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from scratchbus.errors import LeaseLost
 
 
 def consume(url: str, bus: str, name: str, said: Path, settings: dict[str, Any]) -> None:
-    """Consume a subscription until the end; a line is `handled <content>`, `acked <content>` or `lost <content>`."""
+    """Consume a subscription forever; write lines `handled <content>`, `acked <content>` and `lost <content>`."""
     with (
-        said.open("a", buffering=1) as file,  # a line is handed over whole, and at once
+        said.open("a", buffering=1) as file,  # each line is written at once
         Bus.connect(url, bus=bus, source=said.name, **settings) as connected,
         connected.subscribe(name, kinds=["added"]) as deliveries,
     ):
@@ -28,7 +28,7 @@ def consume(url: str, bus: str, name: str, said: Path, settings: dict[str, Any])
 
 
 def dawdle(url: str, bus: str, name: str, said: Path, release: Path) -> None:
-    """Take one event, and ack it only once the file `release` is there; then go on with no other."""
+    """Take one event, and ack it once the file `release` exists; then end."""
     with said.open("a", buffering=1) as file, Bus.connect(url, bus=bus, source=said.name) as connected:
         deliveries = connected.subscribe(name, kinds=["added"])
         delivery = next(deliveries)
@@ -44,7 +44,7 @@ def dawdle(url: str, bus: str, name: str, said: Path, release: Path) -> None:
 
 
 def publish(url: str, bus: str, count: int, said: Path) -> None:
-    """Publish so many events; a line is what was acknowledged."""
+    """Publish a number of events; write a line for each acknowledged one."""
     with said.open("a", buffering=1) as file, Bus.connect(url, bus=bus, source="publisher") as connected:
         page = connected.page()
         for number in range(count):

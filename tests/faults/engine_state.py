@@ -1,4 +1,4 @@
-"""Everything that the engine holds of a bus, read whole."""
+"""All data of a bus in the engine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from scratchbus.eventlog.stored_documents import read_document
 
 @dataclass
 class PageState:
-    """What the engine holds of one page beside the log."""
+    """The data of one page in the engine, except for the log."""
 
     heads: dict[str, Head]
     open: dict[str, float]
@@ -33,7 +33,7 @@ class PageState:
 
 @dataclass
 class ShardState:
-    """What the engine holds of one shard."""
+    """The data of one shard in the engine."""
 
     shard: int
     entries: list[Any]
@@ -48,7 +48,7 @@ class ShardState:
 
 
 def read_shard(log: Log, shard: int) -> Step[ShardState]:
-    """Read one shard whole; what was archived comes from the archive."""
+    """Read all data of one shard, including its archived events."""
     keys = log.keys(shard)
     floor, at, archived = (yield from read_floor(log, shard)), START._replace(shard=shard), list[Any]()
     while at < floor.position:

@@ -1,4 +1,4 @@
-"""Processes that import, and die at a step of it."""
+"""Processes that import, and kill themselves at a given step."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from scratchbus.engine.steps import Step
 
 
 def import_and_die(url: str, bus: str, shards: int, file: Path, step: int, steps: Path) -> None:
-    """Import and die right after this step, as by `kill -9`, or before the first one if it is 0.
+    """Import, and die as by `kill -9` right after this step, or before the first one if it is 0.
 
-    A step is a change of what the engine holds; nothing but reads is between two. Without that many, write their names.
+    A step is a write to the engine. If there are fewer steps, write their names to the file `steps`.
     """
-    staging._MAX_COMMANDS = 16  # so that a small file has parts at the beginning, in the middle and at the end
+    staging._MAX_COMMANDS = 16  # so that even a small file takes several parts
     taken = list[str]()
     do = Staging._do
 
@@ -29,7 +29,7 @@ def import_and_die(url: str, bus: str, shards: int, file: Path, step: int, steps
             os.kill(os.getpid(), signal.SIGKILL)
         return reply
 
-    setattr(Staging, "_do", die_after)  # noqa: B010  # what mypy would rather not see, and this process is for
+    setattr(Staging, "_do", die_after)  # noqa: B010  # mypy refuses a plain assignment
     with Bus.connect(url, bus=bus, shards=shards, source="importer") as opened, file.open("rb") as lines:
         if step == 0:
             os.kill(os.getpid(), signal.SIGKILL)

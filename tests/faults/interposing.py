@@ -1,4 +1,4 @@
-"""Doing something before, after, or instead of a request of a conversation."""
+"""Do something before, after or instead of a request to the engine."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from scratchbus.engine.steps import Call, Interrupted, Sent
 
 Send = Callable[[], list[Any]]
 Around = Callable[[Call, Send], list[Any]]
-"""Gets a request and what sends it; returns the replies, or raises what the engine would raise."""
+"""Receives a request and a function that sends it; returns the replies or raises an engine error."""
 
 
 @contextmanager
 def interposed(bus: Bus, around: Around) -> Iterator[None]:
-    """Have every request of a bus go through a function, writes that are sent ahead when their replies are wanted."""
+    """Pass every request of a bus through a function; writes that are sent ahead pass when they are collected."""
     engine = bus._engine
     execute = engine.execute
     send_ahead = engine._send_ahead
@@ -25,7 +25,7 @@ def interposed(bus: Bus, around: Around) -> Iterator[None]:
     try:
         yield
     finally:
-        del engine.execute, engine._send_ahead  # the class has them still
+        del engine.execute, engine._send_ahead  # the class still has them
 
 
 def losing_replies(times: int = 1) -> Around:

@@ -1,4 +1,4 @@
-"""Threads that write and follow while servers are killed and moved, and that know what they were told."""
+"""Threads that write and follow while servers are killed or slots move, and record the answers."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from tests.waiting import eventually
 
 
 class Load:
-    """Writers of a bus, each with a connection of its own, that retry with the same event id until it is acknowledged.
+    """Writers with one bus each, which retry each write with the same event id until it is acknowledged.
 
-    `pages` are how many pages they write on in turn.
+    `pages` is the number of pages that they write to in turn.
     """
 
     def __init__(self, url: str, bus: str, *, writers: int = 3, pages: int = 12, **settings: Any) -> None:
@@ -39,7 +39,7 @@ class Load:
         assert not self._failures, self._failures
 
     def wait_for(self, more: int) -> None:
-        """Wait until so many more writes are acknowledged."""
+        """Wait until this many more writes are acknowledged."""
         goal = len(self.acknowledged) + more
         eventually(lambda: len(self.acknowledged) >= goal or self._failures)
 
@@ -68,7 +68,7 @@ class Load:
 
 
 class Reading:
-    """A follower of all events of a bus, which begins anew when it is told that the log was rewound."""
+    """A follower of all events of a bus, which starts over on LogRewound."""
 
     def __init__(self, url: str, bus: str) -> None:
         self._stop = threading.Event()
@@ -78,7 +78,7 @@ class Reading:
         self.seen: dict[str, list[str]] = defaultdict(list)
 
     def ids(self) -> set[str]:
-        """Return the ids of all events that it was given since it began, or began anew."""
+        """Return the ids of all events received since the last start."""
         return {id for page in list(self.seen.values()) for id in page}
 
     def _follow(self, url: str, name: str) -> None:

@@ -1,4 +1,4 @@
-"""Servers whose power can be cut and whose clock can be shifted, by a library that is loaded into them."""
+"""Servers with a preloaded library that can cut their power and shift their clock."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from tests.waiting import eventually
 
 _SOURCE = Path(__file__).with_name("preload.c")
 _SKEW, _STALL, _STALLED = (8 * number for number in range(3))
-"""Where the library and we have each field; see its source."""
+"""The offsets of the shared fields; see the library's source."""
 
 
 @cache
 def compiler() -> str | None:
-    """Return the system's C compiler, or None if there is none that can be used here."""
+    """Return the system's C compiler, or None if there is none or this is not Linux."""
     return (shutil.which("cc") or shutil.which("gcc")) if sys.platform == "linux" else None
 
 
 @cache
 def _library() -> Path:
-    """Return the compiled library; each process compiles its own, in a directory that no other user can write to."""
+    """Compile the library, once per process, in a directory that no other user can write to."""
     found = compiler()
-    assert found, "there is no C compiler"
+    assert found, "no C compiler is installed"
     library = Path(tempfile.mkdtemp(prefix="scratchbus-preload-")) / "preload.so"
     subprocess.run([found, "-shared", "-fPIC", "-O1", "-o", library, _SOURCE, "-ldl"], check=True)
     import atexit
@@ -43,7 +43,7 @@ def _library() -> Path:
 
 
 class Machine(Server):
-    """A server on a machine of its own, as far as its disk and its clock go."""
+    """A server with its own disk and clock, as if on its own machine."""
 
     def __init__(self, binary: Path, **given: Any) -> None:
         super().__init__(binary, **given)
@@ -60,7 +60,7 @@ class Machine(Server):
 
     @property
     def skew(self) -> float:
-        """By how many seconds its clock is ahead of ours."""
+        """The seconds by which its clock is ahead of ours."""
         return self._get(_SKEW) / 1e6
 
     @skew.setter
@@ -68,10 +68,10 @@ class Machine(Server):
         self._set(_SKEW, round(seconds * 1e6))
 
     def cut_power(self, random: Random | None = None, *, within: float = 2.0) -> int:
-        """Kill it while its disk stalls, and drop what was written since the last sync; return how many bytes.
+        """Kill it while its disk stalls, and drop the bytes written since the last sync; return their number.
 
-        Waits up to `within` seconds for something to be written that is then not synced. With `random`, some of the
-        bytes may have reached the disk, up to the middle of a command, as they may when power is really lost.
+        Waits up to `within` seconds for a write that is then not synced. With `random`, a random part of the bytes is
+        kept, which may end inside a command, as after a real power cut.
         """
         self._set(_STALL, 1)
         with suppress(AssertionError):  # nobody writes
@@ -90,7 +90,7 @@ class Machine(Server):
         return written - kept
 
     def _synced(self) -> dict[int, int]:
-        """Return how many bytes of each file, by its inode, the last completed sync has put on the disk."""
+        """Return how many bytes of each file, by inode, the last completed sync has put on the disk."""
         lines = self._ledger.read_text().splitlines() if self._ledger.exists() else []
         return {int(inode): int(size) for inode, size in map(str.split, lines)}
 

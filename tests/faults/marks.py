@@ -1,4 +1,4 @@
-"""Marks by which a write is found in the log: words in the bodies of events, or their trace contexts."""
+"""Marks that identify a write in the log: words in the body of an event, or its trace context."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TRACE = re.compile(r'"00-([0-9a-f]{32})-0000000000000001-01"')
 
 
 def marked(mark: str) -> AbstractContextManager[None]:
-    """Have the events that are made meanwhile carry a mark in their trace context: a repeat has no room for words."""
+    """Put a mark into the trace context of events written in the block: a repeat stores no words."""
     return because(traceparent=f"00-{ULID.from_str(mark).hex}-0000000000000001-01")
 
 

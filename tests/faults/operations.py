@@ -1,4 +1,4 @@
-"""Every write operation, as something to be done on a page in the middle of a fault."""
+"""Every write operation of a page, for tests that inject a fault during it."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def _two_resolved(page: Page) -> list[str]:
 
 
 SUBJECT = {"source": "subject", "instance": "subject"}
-"""How those connect who do the operations."""
+"""The settings of clients that execute the operations."""
 
 
 class Operation(NamedTuple):
-    """A write: what it needs to be there, the call, what another does meanwhile, and the events that it appends.
+    """A write: its preparation, the call, a concurrent write that interferes, and the kinds of its events.
 
-    `prepare` and `meddle` are done by another client; `meddle` may be refused, it only has to get in the way.
-    `is_held`: what is prepared is claimed by the `SUBJECT`, and its fence is given too.
+    Another client executes `prepare` and `meddle`; `meddle` may be refused. With `is_held`, the prepared observation is
+    claimed by the `SUBJECT`, and its fence is passed too.
     """
 
     prepare: Callable[[Page], list[Any]]
@@ -70,19 +70,19 @@ OPERATIONS: dict[str, Operation] = {
         lambda page: _add(page),
         ("added",),
     ),
-    "add, a key that is free": Operation(
+    "add, a free key": Operation(
         lambda page: [f"key-{next(_numbers)}"],
         lambda page, key, event_id: _add(page, dedupe_key=key, event_id=event_id),
         lambda page, key: _add(page, dedupe_key=key),
         ("added|repeated",),
     ),
-    "add, a key that is held": Operation(
+    "add, a held key": Operation(
         _keyed,
         lambda page, id, key, event_id: _add(page, dedupe_key=key, times=3, event_id=event_id),
         lambda page, id, key: _add(page, dedupe_key=key),
         ("repeated",),
     ),
-    "add, a key that gets free": Operation(
+    "add, a key freed meanwhile": Operation(
         _keyed,
         lambda page, id, key, event_id: _add(page, dedupe_key=key, times=3, event_id=event_id),
         lambda page, id, key: page.resolve(id),
@@ -126,7 +126,7 @@ OPERATIONS: dict[str, Operation] = {
         lambda page, id: page.reopen(id),
         ("status_changed",),
     ),
-    "resolve, and it is taken away": Operation(
+    "resolve, cleared meanwhile": Operation(
         _open,
         lambda page, id, event_id: page.resolve(id, event_id=event_id),
         lambda page, id: page.clear_resolved([id]),
@@ -150,13 +150,13 @@ OPERATIONS: dict[str, Operation] = {
         lambda page, id: page.link(id, "meddled"),
         ("claimed",),
     ),
-    "claim, and another wants it": Operation(
+    "claim, contested": Operation(
         _open,
         lambda page, id, event_id: page.claim(id, event_id=event_id),
         lambda page, id: page.claim(id),
         ("claimed",),
     ),
-    "prolong a claim": Operation(
+    "renew a claim": Operation(
         _open,
         lambda page, id, fence, event_id: page.claim(id, fence=fence, event_id=event_id),
         lambda page, id, fence: page.refute(id, reason="misread"),
@@ -196,11 +196,11 @@ OPERATIONS: dict[str, Operation] = {
         ("cleared", "cleared"),
     ),
 }
-"""Every write operation by name. A kind may be one of several: `added|repeated`."""
+"""Every write operation by name. A kind may have alternatives: `added|repeated`."""
 
 
 def prepare(operation: Operation, bus: Bus) -> list[Any]:
-    """Make what an operation needs; a claim is the subject's, whoever prepares it."""
+    """Create what an operation needs and return its arguments; a claim belongs to the subject."""
     things = operation.prepare(bus.page())
     if operation.is_held:
         owner = owner_token(SUBJECT["source"], SUBJECT["instance"])
@@ -213,13 +213,13 @@ def prepare(operation: Operation, bus: Bus) -> list[Any]:
 
 
 def meddle(operation: Operation, page: Page, things: list[Any]) -> None:
-    """Get in the way, where that is allowed."""
+    """Interfere with an operation; the bus may refuse that."""
     with suppress(Conflict, NotFound):
         operation.meddle(page, *things)
 
 
 def are_of_kinds(kinds: Sequence[str], expected: tuple[str, ...]) -> bool:
-    """Say whether these are the kinds of events that an operation appends."""
+    """Return whether these are the kinds of events that an operation appends."""
     return len(kinds) == len(expected) and all(
         kind in wanted.split("|") for kind, wanted in zip(kinds, expected, strict=True)
     )

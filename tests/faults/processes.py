@@ -11,7 +11,7 @@ from tests.forkserver import CONTEXT
 
 
 class Crew:
-    """Some processes, each of which runs a function of a module; none outlives the crew."""
+    """Processes that each run a function; none outlives the crew."""
 
     def __init__(self) -> None:
         self._members: list[BaseProcess] = []
@@ -23,15 +23,15 @@ class Crew:
         return process
 
     def barrier(self, parties: int) -> Any:
-        """Return a barrier that processes may be given."""
+        """Return a barrier to pass to processes."""
         return CONTEXT.Barrier(parties, timeout=30)
 
     def queue(self) -> Any:
-        """Return a queue that processes may be given."""
+        """Return a queue to pass to processes."""
         return CONTEXT.Queue()
 
     def join(self, within: float = 40.0, *, but: Collection[BaseProcess] = ()) -> None:
-        """Wait until all others have ended by themselves, without an error. Those that were killed do not count."""
+        """Wait until all processes, except for `but` and killed ones, have ended without an error."""
         for process in self._members:
             if process in but or process.exitcode == -signal.SIGKILL:
                 continue
@@ -39,7 +39,7 @@ class Crew:
             assert process.exitcode == 0, f"{process.name} ended with {process.exitcode}"
 
     def close(self) -> None:
-        """Kill all that still run."""
+        """Kill all processes."""
         for process in self._members:
             kill(process)
 
@@ -51,7 +51,7 @@ class Crew:
 
 
 class Killable(Protocol):
-    """What can be killed and waited for."""
+    """A process that can be killed and joined."""
 
     def kill(self) -> None: ...
 
@@ -59,6 +59,6 @@ class Killable(Protocol):
 
 
 def kill(process: Killable) -> None:
-    """End a process as a crash does."""
+    """Kill a process, as a crash would."""
     process.kill()
     process.join()

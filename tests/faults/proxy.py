@@ -1,4 +1,4 @@
-"""A proxy on loopback that loses what it is told to lose."""
+"""A proxy on loopback that loses requests and replies on demand."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ import hiredis
 from tests.faults.servers import Server
 
 Cut = Literal["request", "reply"]
-"""What is lost with the connection: a request before the server gets it, or a reply that the server has sent."""
+"""What is lost when a connection is cut: a request before the server receives it, or a reply that it has sent."""
 
 
 class Lost(Exception):
-    """The connection is to be cut here."""
+    """Raised to cut a connection."""
 
 
 class Proxy:
-    """Forwards to a server's unix socket, and cuts or withholds.
+    """Forwards to a server's unix socket, and cuts connections or withholds data.
 
-    Whoever gets a door of its own can be cut off alone. `withhold` keeps one direction back until `release`, which
-    delivers it: a network that is down one way loses nothing of a connection, it makes it late.
+    A client with its own door can be cut off alone. `withhold` holds back one direction until `release` delivers it: a
+    network that is down one way delays the data of a connection and loses none.
 
-    `arm` cuts once, at the n-th request or reply from then on; `storm` cuts at random until `calm`. What happens at
-    a cut, `meanwhile`, is over before the client can notice it.
+    `arm` cuts once, at the n-th request or reply from then on; `storm` cuts at random until `calm`. The `meanwhile` of
+    a cut runs before the client can notice the cut.
     """
 
     def __init__(self, server: Server) -> None:
@@ -77,39 +77,39 @@ class Proxy:
         self._is_lost = is_lost
 
     def storm(self, random: Random, share: float) -> None:
-        """Cut at this share of all requests and replies."""
+        """Cut at a random share of all requests and replies."""
         self._meanwhile, self._keeps = lambda: None, False
         self._is_lost = lambda kind: random.random() < share
 
     def swallow(self) -> None:
-        """Lose every reply from now on without cutting anything, as a network does that is down."""
+        """Lose every reply from now on without cutting connections, like a network that is down."""
         self._is_mute = True
 
     def slow(self, seconds: float) -> None:
-        """Hold every reply back for so long, from now on."""
+        """Delay every reply from now on."""
         self._late = seconds
 
     def door(self, name: str) -> str:
-        """Return a URL by which one client comes in: what it is called by `withhold`."""
+        """Return the URL of a door, a port of its own for one client, whose name `withhold` and `release` take."""
         if name not in self._doors:
             self._doors[name] = asyncio.run_coroutine_threadsafe(self._open(name), self._loop).result(30)
         return f"redis://127.0.0.1:{self._doors[name]}"
 
     def withhold(self, kind: Cut, name: str = "") -> None:
-        """Keep requests, or replies, back from now on: those of everyone, or of one."""
+        """Hold back requests or replies from now on: those of everyone, or of one door."""
         self._loop.call_soon_threadsafe(self._gate(name, kind).clear)
 
     def release(self, kind: Cut, name: str = "") -> None:
-        """Deliver what was kept back, also when nobody waits for it any more."""
+        """Deliver what was held back, even if nobody waits for it any more."""
         self._loop.call_soon_threadsafe(self._gate(name, kind).set)
 
     def calm(self) -> None:
-        """Lose nothing more."""
+        """Stop losing anything."""
         self._is_lost = lambda kind: False
         self._is_mute = False
 
     def lead_to(self, server: Server) -> None:
-        """Lead new connections to another server; those that there are stay."""
+        """Lead new connections to another server; existing ones stay."""
         self._target = str(server.socket)
 
     def fail_over(self, server: Server) -> None:
@@ -118,7 +118,7 @@ class Proxy:
         asyncio.run_coroutine_threadsafe(self._cut_all(), self._loop).result(30)
 
     def deliver(self) -> None:
-        """Hand the server the requests that were kept, and wait for its replies, which nobody gets."""
+        """Send the kept requests to the server, and wait for its replies, which are dropped."""
         asyncio.run_coroutine_threadsafe(self._deliver(), self._loop).result(30)
 
     def __enter__(self) -> Self:
@@ -166,7 +166,7 @@ class Proxy:
                     pump.cancel()
                 await asyncio.gather(*pumps, return_exceptions=True)
         except (OSError, asyncio.CancelledError):
-            pass  # the server is gone, or all is cut: so is this connection
+            pass  # the server is gone, or all connections are cut
         finally:
             writer.transport.abort()
             self._links.discard(link)

@@ -1,4 +1,4 @@
-"""Processes that rebuild the state, and that read while it is rebuilt."""
+"""Processes that rebuild the state, or read while it is rebuilt."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from scratchbus import Bus
 from scratchbus.readmodel import rebuild_lease as leases
 
 LEASE_MS = 500
-"""How long the lease of one that was killed lasts; it is longer in earnest."""
+"""How long the lease of a killed rebuild lasts; the default is longer."""
 
 
 def rebuild(url: str, bus: str, said: Path) -> None:
-    """Rebuild, and stand still in the middle of it, once there is something to be killed at; note how far."""
+    """Rebuild, and hang after the first progress, so that a test can kill it there; write the progress to `said`."""
 
     def note(done: int, total: int) -> None:
         if done:
@@ -26,7 +26,7 @@ def rebuild(url: str, bus: str, said: Path) -> None:
 
 
 def read(url: str, bus: str, count: int, stop: Path, said: Path) -> None:
-    """Read a page on which nothing happens, in every way, until the file `stop` is there; note what is missing."""
+    """Read an unchanging page in every way until the file `stop` exists; write whether anything is missing."""
     with Bus.connect(url, bus=bus, source="reader") as connected, said.open("a", buffering=1) as file:
         page = connected.page("still")
         first = page.list(limit=None)

@@ -1,4 +1,4 @@
-"""What the processes of the tests of refutation do. Each function runs in a process of its own."""
+"""Functions that tests of refutations run as processes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scratchbus.eventlog.append import append
 
 
 def refute_and_die(url: str, bus: str, id: str, batches: int) -> None:
-    """Refute, and be killed before the batch that comes after this many for other pages."""
+    """Refute, and die after this many batches for dependents on other pages."""
     done = 0
 
     def mortal(*given: Any, **more: Any) -> Any:
@@ -22,13 +22,13 @@ def refute_and_die(url: str, bus: str, id: str, batches: int) -> None:
         done += 1
         return append(*given, **more)
 
-    dependents.append = mortal  # type: ignore[attr-defined]  # this process has it to itself
+    dependents.append = mortal  # type: ignore[attr-defined]  # of this process only
     with Bus.connect(url, bus=bus, source="refuter") as connected:
         connected.page().refute(id, reason="misread")
 
 
 def add_upon(url: str, bus: str, page: str, id: str, barrier: Any, added: Any) -> None:
-    """Add what rests on an observation, or on what was added so, until it is refuted; report the ids."""
+    """Add dependents of an observation, and dependents of those, until it is refuted; report the ids."""
     with Bus.connect(url, bus=bus, source="adder", max_observations=100_000) as connected:
         mine, ids = connected.page(page), list[str]()
         barrier.wait()

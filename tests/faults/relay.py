@@ -10,11 +10,11 @@ from typing import Literal, Self, cast
 from tests.faults.servers import Server
 
 Way = Literal["there", "back"]
-"""From who connects to the server, or from the server to who connects."""
+"""From the client to the server, or from the server to the client."""
 
 
 class Relay:
-    """Forwards bytes to the port of a server. What one way is kept back is delivered on `release`."""
+    """Forwards bytes to a server's port. Bytes that are withheld one way are delivered on `release`."""
 
     def __init__(self, server: Server) -> None:
         self._target = server.port
@@ -29,11 +29,11 @@ class Relay:
         self._target = server.port
 
     def withhold(self, way: Way) -> None:
-        """Keep back what goes one way from now on."""
+        """Hold back the bytes of one direction from now on."""
         self._loop.call_soon_threadsafe(self._gates[way].clear)
 
     def release(self) -> None:
-        """Deliver all that was kept back."""
+        """Deliver all bytes that were held back."""
         for gate in self._gates.values():
             self._loop.call_soon_threadsafe(gate.set)
 

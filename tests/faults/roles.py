@@ -1,4 +1,4 @@
-"""A server with the access list that is shipped, and all that its users may try."""
+"""A server with the shipped access list, and the operations that its users try."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _names = count(1)
 
 
 def write_access_list(directory: Path) -> Path:
-    """Write the access list that is shipped, with one password for all its users; the tests see everything."""
+    """Write the shipped access list, with one password for all roles; the default user may do everything."""
     listed = directory / "users.acl"
     password = hashlib.sha256(SECRET.encode()).hexdigest()
     text = ACCESS_LIST.read_text().replace(" off -@all", f" on #{password} -@all")
@@ -47,29 +47,29 @@ def write_access_list(directory: Path) -> Path:
 
 
 def login(role: str) -> str:
-    """Return what a user of this role puts before the hosts of a URL."""
+    """Return the user and password of a role for a URL."""
     return f"{role}:{quote(SECRET, safe='')}@"
 
 
 class GuardedServer(Server):
-    """A server whose users are those of the access list, all with the same password; the tests see everything."""
+    """A server with the access list, one password for all roles, and a default user that may do everything."""
 
     def __init__(self, binary: Path) -> None:
         super().__init__(binary, tcp=True)
         self.config["aclfile"] = str(write_access_list(self.directory))
 
     def url_of(self, role: str) -> str:
-        """Return the URL by which a user of this role comes to the server."""
+        """Return the URL for a user of this role."""
         return f"unix://{login(role)}{self.socket}"
 
     def changes(self) -> int:
-        """Return how many changes there were to the data, ever."""
+        """Return the number of changes to the data so far."""
         with self.client() as client:
             return int(client.info("persistence")["rdb_changes_since_last_save"])
 
 
 class Try(NamedTuple):
-    """Something to try: who may do it, what has to be there, and the call."""
+    """An operation to try: the roles that may do it, its preparation, and the call."""
 
     roles: frozenset[str]
     prepare: Callable[[Bus], list[Any]]
@@ -77,9 +77,9 @@ class Try(NamedTuple):
 
 
 def rounds(roles: frozenset[str]) -> list[list[str]]:
-    """Return all roles, in groups of which the last at most changes what it tries: what these roles may do.
+    """Return all roles in groups, in each of which at most the last role may do the operation.
 
-    A group can try it one after the other on what was prepared once.
+    So a group can try it one after the other on one preparation.
     """
     refused = sorted(READS - roles)
     allowed = sorted(roles, key=lambda role: (role in COMMITS, role))
@@ -124,7 +124,7 @@ def _run(bus: Bus, *_: object) -> None:
     with bus.run("subject", "x", ask=lambda _: '{"scratchpad": "y"}') as run:
         run.done()
     if run.steps[-1].name != "scratchpad_update":
-        bus.scratchpad("subject").write("y")  # which says why it was not
+        bus.scratchpad("subject").write("y")  # raises the error that the run has swallowed
 
 
 def _ended(bus: Bus) -> list[Any]:

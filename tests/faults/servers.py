@@ -1,4 +1,4 @@
-"""Servers that tests start, kill, and start again; none outlives its test."""
+"""Servers that tests start, kill and restart."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ DURABLE = {"appendonly": "yes", "appendfsync": "always"}
 
 
 def embedded_binary() -> Path:
-    """Return the server program that the embedded engine runs."""
+    """Return the server binary of the embedded engine."""
     return find_binary(None, Path()).path
 
 
 def system_binary() -> Path | None:
-    """Return the system's own Redis, where there is one."""
+    """Return the system's redis-server, or None."""
     found = shutil.which("redis-server")
     return Path(found) if found else None
 
@@ -43,10 +43,10 @@ _WORKERS = 8
 
 
 def _own_ports() -> Iterator[int]:
-    """Yield the ports of this process, again and again, in an order that no test's seed decides.
+    """Yield the ports of this process in an endless cycle, in an order that does not depend on a test's seed.
 
-    No worker of a test run gets those of another, and none gets one twice before its server is there. No client's end
-    of a connection is among them, so a killed server gets its port again.
+    Workers of a test run have different ports, and no port is yielded twice before its server runs. The ports are below
+    those that the system gives to clients, so a killed server gets its port again.
     """
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     ports = list(range(10_000 + worker % _WORKERS, 22_000, _WORKERS))
@@ -58,7 +58,7 @@ _ports = _own_ports()
 
 
 def free_port() -> int:
-    """Return a port that is free, and not one that the system gives to clients."""
+    """Return a free port that the system does not give to clients."""
     while True:
         port = next(_ports)
         with socket.socket() as probe:
@@ -71,11 +71,11 @@ def free_port() -> int:
 
 
 class Server:
-    """A server in a directory of its own, on a unix socket, and on a loopback port if asked for."""
+    """A server in its own directory, on a unix socket and, with `tcp`, on a loopback port."""
 
     def __init__(self, binary: Path, *, tcp: bool = False, **config: str) -> None:
         self.binary = binary
-        self.directory = Path(tempfile.mkdtemp(prefix="scratchbus-"))  # short: the path of a socket may not be long
+        self.directory = Path(tempfile.mkdtemp(prefix="scratchbus-"))  # short, since the path of a socket is limited
         self.socket = self.directory / "s"
         self.port = int(config.get("port", 0)) or (free_port() if tcp else 0)
         self.config = config
@@ -92,7 +92,7 @@ class Server:
         return f"redis://127.0.0.1:{self.port}"
 
     def start(self, *, wait: bool = True) -> Self:
-        """Start it, and wait until it has loaded its data."""
+        """Start it, and wait until it answers."""
         options = {
             "port": str(self.port), "bind": "127.0.0.1", "unixsocket": str(self.socket), "dir": str(self.directory),
             "save": "", "appendonly": "no", "daemonize": "no",
@@ -109,7 +109,7 @@ class Server:
         return self
 
     def answers(self) -> bool:
-        """Say whether it answers yet; fail when it has ended instead."""
+        """Return whether it answers; fail if it has ended."""
         assert self.process.poll() is None, (self.directory / "server.log").read_text()
         try:
             with self.client() as client:
@@ -135,26 +135,26 @@ class Server:
         )
 
     def kill(self) -> None:
-        """End it as a crash does."""
+        """Kill it, as a crash would."""
         if self.process is not None:
             self.process.kill()
             self.process.wait()
             self.process = None
 
     def pause(self) -> None:
-        """Make it hang, as a machine does that swaps or is moved."""
+        """Make it hang, like a machine that swaps or is migrated."""
         os.kill(self.process.pid, signal.SIGSTOP)
 
     def go_on(self) -> None:
         os.kill(self.process.pid, signal.SIGCONT)
 
     def close(self) -> None:
-        """End it and remove its data."""
+        """Kill it and remove its data."""
         self.kill()
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def follow(self, master: Server | Relay) -> None:
-        """Become a replica of another, or of who is behind a relay, and wait until the link is up."""
+        """Become a replica of another server, directly or through a relay, and wait until the link is up."""
         with self.client() as client:
             client.replicaof("127.0.0.1", master.port)
             eventually(lambda: client.info("replication").get("master_link_status") == "up")

@@ -1,4 +1,4 @@
-"""The access list that is shipped: each role may do what it is for, is told so when it may not, and writes nothing."""
+"""The shipped access list: each role may do its operations; others are refused with an error and change nothing."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ pytestmark = pytest.mark.real
 
 ROLES = sorted(READS)
 WITHOUT_COMMANDS = {"connect", "page", "converse", "settings", "types", "close"}
-"""What a bus has that asks nothing of the engine by itself, or what every row does."""
+"""Names of a bus that send no command of their own, or that every try uses."""
 
 
 @pytest.fixture(scope="module", params=["embedded", "system"])
 def guarded(request: pytest.FixtureRequest) -> Iterator[GuardedServer]:
     binary = embedded_binary() if request.param == "embedded" else system_binary()
     if binary is None:
-        pytest.skip("there is no redis-server on this system")
+        pytest.skip("redis-server is not installed")
     server = GuardedServer(binary)
     server.start()
     yield server
@@ -59,7 +59,7 @@ def guarded(request: pytest.FixtureRequest) -> Iterator[GuardedServer]:
 
 @contextmanager
 def empty_bus(guarded: GuardedServer) -> Iterator[Bus]:
-    """Flush the server and open a bus on it, in the hands of someone who may do everything."""
+    """Flush the server and open a bus on it as a user who may do everything."""
     with guarded.client() as client:
         client.flushall()
     with Bus.connect(guarded.url, source="owner") as bus:
@@ -83,7 +83,7 @@ def test_a_role_is_allowed_its_operations_and_no_others(guarded: GuardedServer, 
 
 
 def assert_tried(guarded: GuardedServer, role: str, wanted: Try, things: list[Any]) -> None:
-    """Check that a role may do something, or is told that it may not, and changes nothing that it may not."""
+    """Check that a role may do an operation, or is refused and changes nothing."""
     with Bus.connect(guarded.url_of(role), **SUBJECT) as mine:
         before = guarded.changes()
         if role in wanted.roles:
@@ -160,7 +160,7 @@ def test_only_committing_roles_page_out_and_all_roles_still_read(guarded: Guarde
     assert bus.verify().is_sound
 
 
-@pytest.mark.parametrize("was_deleted", [False, True], ids=["there", "deleted again"])
+@pytest.mark.parametrize("was_deleted", [False, True], ids=["present", "deleted"])
 @pytest.mark.parametrize("role", ROLES)
 def test_every_role_reads_a_blocked_log_and_only_an_admin_repairs_it(
     guarded: GuardedServer, bus: Bus, role: str, was_deleted: bool
@@ -231,7 +231,7 @@ async def test_a_forbidden_connect_leaves_no_connection_open(guarded: GuardedSer
         with pytest.raises(EngineForbidden) as caught:
             await way.connect(guarded.url_of("reader"), source="subject")  # type: ignore[misc]
         await asyncio.to_thread(eventually, lambda: "reader" not in {row["user"] for row in client.client_list()})
-    assert caught.tb is not None  # it holds the bus
+    assert caught.tb is not None  # the traceback keeps the bus alive
 
 
 async def test_a_forbidden_write_is_refused_under_asyncio(guarded: GuardedServer, bus: Bus) -> None:
@@ -270,12 +270,12 @@ KEYS = {
     "bucket": "ids:20000", "IDS": "ids:20000", "SUBSCRIPTION": "subscription:s", "NAMES": "subscriptions",
     "DEAD": "dead:s", "AGAIN": "again:s",
 }  # fmt: skip
-"""The keys that the variables of the scripts stand for."""
+"""The keys for which the variables of the scripts stand."""
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
 def test_a_role_may_run_every_command_of_its_scripts(guarded: GuardedServer, script: Script[...]) -> None:
-    """A script that is refused a command in its middle keeps what it wrote before."""
+    """A script that is refused a command halfway keeps what it has written before."""
     calls = set(re.findall(r"call\('([A-Z]+)', (\w+)", script.text))
     assert len(calls) > 5
     assert {variable for _, variable in calls} <= set(KEYS)
@@ -324,7 +324,7 @@ def test_no_user_is_admitted_before_passwords_are_set(each_binary: Path) -> None
         server.close()
 
 
-# -- scripts that readers may run, and not send ----------------------------------------------------------------------
+# -- scripts that readers may run but not load -----------------------------------------------------------------------
 
 LOOP = "while true do end"
 
@@ -361,7 +361,7 @@ def test_readers_fail_after_a_script_flush_until_a_write(guarded: GuardedServer,
             client.script_flush()
         with pytest.raises(EngineLoading, match=r"lacks the scripts.*as a publisher, projector or admin"):
             mine.page().list()
-        writer.page().add("observation", "after")  # which finds that its script is gone, and loads all
+        writer.page().add("observation", "after")  # finds its script missing, and loads all scripts
         assert len(mine.page().list()) == 2
         assert mine.page().history(added.id)
 
@@ -381,7 +381,7 @@ async def test_asyncio_readers_fail_after_a_script_flush_until_a_write(guarded: 
 
 
 def test_a_reader_reads_a_promoted_replica_after_a_write(guarded: GuardedServer, bus: Bus) -> None:
-    """Scripts are not replicated: a writer brings them along."""
+    """Scripts are not replicated, so a writer has to load them."""
     added = bus.page().add("observation", "before")
     replica = GuardedServer(guarded.binary)
     try:

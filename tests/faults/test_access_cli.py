@@ -1,4 +1,4 @@
-"""The command line in the hands of each role: what it may not is said in one line, and no password is."""
+"""The command line with each role: a forbidden command is refused in one line, without a password."""
 
 from __future__ import annotations
 
@@ -118,15 +118,15 @@ COMMANDS: dict[str, frozenset[str]] = {
     "types push {types}": ADMINISTERS,
     "log-archive run": ADMINISTERS,
 }
-"""What is called, with what is there already, and who may; `up` and `watch`, which go on, have tests of their own."""
+"""The commands, on prepared data, and the roles that may run them; `up` and `watch` have their own tests."""
 
 NOT_TRIED = {
     "up", "watch",  # below
-    "start", "stop", "demo",  # for the embedded engine, which has no users
-    "completion", "types check", "log-archive list", "log-archive verify",  # ask nothing of the engine
+    "start", "stop", "demo",  # only for the embedded engine, which has no users
+    "completion", "types check", "log-archive list", "log-archive verify",  # send nothing to the engine
     "mcp token add", "mcp token list", "mcp token revoke", "setup", "serve", "workspace rules",  # neither
     "systemd install", "systemd uninstall",
-    "hook session-start", "hook user-prompt", "hook pre-compact", "hook stop",  # never fail, whatever they may do
+    "hook session-start", "hook user-prompt", "hook pre-compact", "hook stop",  # never fail, with any role
 }  # fmt: skip
 
 
@@ -140,7 +140,7 @@ def guarded() -> Iterator[GuardedServer]:
 
 @contextmanager
 def empty_bus(guarded: GuardedServer) -> Iterator[Bus]:
-    """Flush the server and open a bus on it, in the hands of someone who may do everything."""
+    """Flush the server and open a bus on it as a user who may do everything."""
     with guarded.client() as client:
         client.flushall()
     with Bus.connect(guarded.url, source="owner", instance="desk") as bus:
@@ -159,7 +159,7 @@ def things(bus: Bus, tmp_path: Path) -> dict[str, str]:
 
 
 def prepare(bus: Bus, tmp_path: Path) -> dict[str, str]:
-    """Make all that commands are tried on; return the names that they have in `COMMANDS`."""
+    """Create the data that commands need; return its ids and paths by their names in `COMMANDS`."""
     note, page = bus.notes("s").add("x", ["t"]).note.id, bus.page()
     bus.turns("s").append("user", "x")
     bus.files("s").write("x.txt", "x")
@@ -202,7 +202,7 @@ def named(group: click.Group, before: str = "") -> Iterator[str]:
 def test_every_command_is_tried() -> None:
     tried, context = tuple(COMMANDS), click.Context(root)
     for name in root.list_commands(context):
-        root.get_command(context, name)  # is imported now
+        root.get_command(context, name)  # imports it
     assert {name for name in named(root) if not any(f"{each} ".startswith(f"{name} ") for each in tried)} == NOT_TRIED
 
 
@@ -252,7 +252,7 @@ Start = Callable[..., "subprocess.Popen[str]"]
 
 @pytest.fixture
 def start(guarded: GuardedServer) -> Iterator[Start]:
-    """Start the command line as a role; what is left of it at the end is killed."""
+    """Return a function that starts the command line as a role; the processes are killed at the end."""
     started: list[subprocess.Popen[str]] = []
 
     def new(role: str, *arguments: str) -> subprocess.Popen[str]:
@@ -273,7 +273,7 @@ def start(guarded: GuardedServer) -> Iterator[Start]:
 def test_a_command_works_in_a_fresh_process(
     guarded: GuardedServer, things: dict[str, str], command: str, tmp_path: Path
 ) -> None:
-    """In the process of the tests, and in those that the launcher forks, everything is imported already."""
+    """In the test process, and in those that the launcher forks, everything is already imported."""
     environment = {"SCRATCHBUS_URL": guarded.url_of("admin"), "SCRATCHBUS_ARCHIVE_URL": str(tmp_path / "archive")}
     done = subprocess.run(
         [sys.executable, "-m", "scratchbus.cli", "--source", "me", *command.format(**things).split()],

@@ -1,6 +1,6 @@
-"""A write whose outcome is in doubt names its event id; a retry with it from another process is answered as the first.
+"""A write without a reply raises with its event id, and a retry with it from another client is not repeated.
 
-Once its reply is lost the network stays down for longer than a write is patient.
+After the lost reply the network stays down for longer than a write retries.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ def proxy(shared_server: Server) -> Iterator[Proxy]:
 
 @pytest.fixture
 def direct(shared_server: Server, bus_name: str) -> Iterator[Bus]:
-    """Another client, past the proxy."""
+    """Another client, which bypasses the proxy."""
     with Bus.connect(shared_server.url, source="other", bus=bus_name, max_observations=10_000) as bus:
         yield bus
 
 
 def blocking(url: str, name: str, act: Act, before: Callable[[], object] = lambda: None) -> Any:
-    """Write with a blocking bus of its own."""
+    """Write with a new blocking bus."""
     with Bus.connect(url, **SUBJECT, bus=name, max_observations=10_000) as bus:
         bus.core.log.patience = 0
         before()
@@ -46,7 +46,7 @@ def blocking(url: str, name: str, act: Act, before: Callable[[], object] = lambd
 
 
 def nonblocking(url: str, name: str, act: Act, before: Callable[[], object] = lambda: None) -> Any:
-    """Write with an asyncio bus of its own."""
+    """Write with a new asyncio bus."""
 
     async def acting() -> Any:
         async with AsyncBus.connect(url, **SUBJECT, bus=name, max_observations=10_000) as bus:
@@ -58,7 +58,7 @@ def nonblocking(url: str, name: str, act: Act, before: Callable[[], object] = la
 
 
 ASYNC = ("add", "claim next", "add a note", "spawn a session")
-"""Writes of all kinds for the asyncio facade. The other one is generated from it, so it shows what a method forgets."""
+"""A few writes with the asyncio facade. All are tried with the blocking one, which is generated from it."""
 
 
 @pytest.mark.slow
@@ -70,7 +70,7 @@ def test_a_retry_with_the_errors_event_id_writes_once(
 ) -> None:
     writing, bus_name, in_log = WRITES[name], direct.core.log.bus, 0
     arguments = writing.prepare(direct)
-    facade(shared_server.url, bus_name, lambda bus: writing.act(bus, *arguments, event_id=None))  # loads its scripts
+    facade(shared_server.url, bus_name, lambda bus: writing.act(bus, *arguments, event_id=None))  # loads the scripts
     for number in range(1, _MAX_REPLIES):
         arguments = writing.prepare(direct)
         before = direct.position()

@@ -1,4 +1,4 @@
-"""`kill -9` of archivers, between any two steps, and several at once: nothing is lost, and nothing is there twice."""
+"""`kill -9` of archivers between any two steps, and several at once: no event is lost or duplicated."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.inspection import assert_sound, log_length
 pytestmark = pytest.mark.real
 
 IN_A_ROW = 5
-"""Archivers that die at one archive."""
+"""Archivers killed in a row on one archive."""
 
 
 def problems(directory: Path) -> list[str]:
@@ -44,7 +44,7 @@ def contents(bus: Bus) -> list[str]:
 
 
 def await_death(victim: BaseProcess) -> None:
-    """Wait until a process has killed itself, or has done all without coming to its step."""
+    """Wait until a process has killed itself, or has finished before its step."""
     victim.join()
     assert victim.exitcode in (-signal.SIGKILL, 0)
 
@@ -54,7 +54,7 @@ def test_an_archiver_killed_at_any_step_loses_and_repeats_nothing(
     shared_server: Server, bus_name: str, crew: Crew, tmp_path: Path
 ) -> None:
     steps, step = tmp_path / "steps", 0
-    while not steps.exists():  # a new archive now and then, since each is checked whole again and again
+    while not steps.exists():  # a new archive now and then, since each check verifies all of it
         name, directory, said = f"{bus_name}-{step}", tmp_path / f"archive-{step}", list[str]()
         with archivers.connect(shared_server.url, name, directory) as bus:
             add_some(bus, said)
@@ -71,7 +71,7 @@ def test_an_archiver_killed_at_any_step_loses_and_repeats_nothing(
                     break
             assert contents(bus) == said
             assert_sound(bus)
-    assert step > 20, "so many steps there are"
+    assert step > 20, "archiving has fewer steps than expected"
 
 
 @pytest.mark.slow
@@ -104,11 +104,11 @@ def test_an_erasure_killed_at_any_step_is_completed_by_the_next_run(
                 if steps.exists():
                     break
             assert bus.verify().findings == []
-    assert step > 12, "so many steps there are"
+    assert step > 12, "erasing has fewer steps than expected"
 
 
 def files_with(directory: Path, word: str) -> list[str]:
-    """Return the files of an archive in which a word still is."""
+    """Return the files of an archive that contain a word."""
     files = [file for file in directory.rglob("*.jsonl.zst") if word.encode() in zstd.decompress(file.read_bytes())]
     return [file.name for file in files]
 
@@ -124,7 +124,7 @@ def test_concurrent_archivers_writers_and_readers_lose_nothing(
         crew.start(workers.write, url, bus_name, f"writer-{number}", stop, file)
     await_lines(said, 1)
     for _ in range(2):
-        crew.start(archivers.archive_again_and_again, url, bus_name, directory, stop)
+        crew.start(archivers.archive_repeatedly, url, bus_name, directory, stop)
     with archivers.connect(url, bus_name, directory) as bus:
         read, shards = 0, range(bus.core.log.shards)
         while min(bus.converse(read_floor(bus.core.log, shard)).position.seq for shard in shards) < 300:

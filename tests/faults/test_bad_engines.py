@@ -1,4 +1,4 @@
-"""Engines that will not do: each gets its own error, nothing is written, and no password is ever shown."""
+"""Engines that cannot be used: each has its own error, nothing is written, and no password is shown."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ SECRET = "s3cr3t/:@?#%"
 
 
 def text_of(error: BaseException) -> str:
-    """Return all that an error, and what led to it, says."""
+    """Return the text of an error and of its causes."""
     said = f"{error} {error!r} {error.args}"
     return said + "".join(text_of(other) for other in (error.__cause__,) if other)
 
 
 def assert_refused_everywhere(bus: Bus, prepared: dict[str, list[Any]], error: type[EngineError]) -> None:
-    """Try every write operation, and see that each is refused and that nothing is written."""
+    """Check that every write operation is refused and nothing is written."""
     before = log_length(bus)
     for name, operation in OPERATIONS.items():
         with pytest.raises(error):
@@ -161,7 +161,7 @@ def test_an_engine_busy_with_a_script_is_unreachable(new_server: Callable[..., S
 
 @pytest.fixture
 def loading(new_server: Callable[..., Server]) -> Iterator[tuple[Server, Bus]]:
-    """An engine that was killed, started again, and loads its data until `load` is called; a bus opened before."""
+    """A restarted engine that keeps loading its data until `load` is called, and a bus opened before."""
     server = new_server(**DURABLE)
     with Bus.connect(server.url, source="tester") as bus, server.client() as client:
         bus.page().add("observation", "before")
@@ -176,7 +176,7 @@ def loading(new_server: Callable[..., Server]) -> Iterator[tuple[Server, Bus]]:
 
 
 def load(server: Server) -> None:
-    """Let an engine load the rest of its data at once."""
+    """Let an engine finish loading its data."""
     with server.client() as client:
         client.config_set("key-load-delay", "0")
 
@@ -212,7 +212,7 @@ def password_server() -> Iterator[Server]:
 
 
 def urls(server: Server, password: str) -> list[str]:
-    """Return all the ways to give a password in a URL."""
+    """Return URLs with all ways to give a password."""
     word = quote(password, safe="")
     return [
         f"redis://:{word}@127.0.0.1:{server.port}",
@@ -313,7 +313,7 @@ def test_a_server_that_does_not_speak_redis_is_unreachable() -> None:
 
 
 def test_an_error_among_replies_does_not_shift_later_ones() -> None:
-    """Replies that were not read must not be taken for those of the next request."""
+    """Unread replies must not be taken for those of the next request."""
     busy = [True]
 
     def answer(command: list[bytes]) -> bytes:

@@ -1,4 +1,4 @@
-"""Many clients open a bus that is not there yet, at once."""
+"""Many clients concurrently open a bus that does not exist yet."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CLIENTS = 10
 
 
 def connect_all(server: Server, crew: Crew, bus: str, shards: list[int]) -> list[int | None]:
-    """Have a process for each number of shards connect at the same moment; return what each one got."""
+    """Have a process for each number of shards connect at the same moment; return the shards that each got."""
     barrier, queue = crew.barrier(CLIENTS), crew.queue()
     for number, count in enumerate(shards):
         crew.start(workers.connect, server.url, bus, f"w{number}", count, barrier, queue)

@@ -1,4 +1,4 @@
-"""The checker finds what is planted, and nothing else."""
+"""The checker finds planted faults, and nothing else."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PAGE = "main"
 
 
 class Scene:
-    """A small bus in which much has happened, all folded; and a way to tamper with it."""
+    """A small bus with events of many kinds, all folded, and methods to tamper with it."""
 
     def __init__(self, bus: Bus) -> None:
         self.bus = bus
@@ -40,7 +40,7 @@ class Scene:
         return id.decode(), {flat[i].decode(): flat[i + 1].decode() for i in range(0, len(flat), 2)}
 
     def append(self, position: str, **changes: str) -> None:
-        """Add an entry to the log behind everyone's back: the last one with other fields."""
+        """Add a copy of the last entry with changed fields to the log."""
         _, fields = self.last_entry()
         self.send("XADD", self.keys.log, position, *(word for pair in (fields | changes).items() for word in pair))
 
@@ -90,48 +90,54 @@ def leave_a_batch_open(scene: Scene) -> None:
 
 
 PLANTED: dict[str, tuple[Callable[[Scene], None], str]] = {
-    "an event is gone": (drop_an_event, "gap"),
-    "an event is there twice": (repeat_the_last_event, "duplicated"),
-    "the count goes back": (turn_back_seq, "non-monotonic"),
-    "a batch is torn": (leave_a_batch_open, "torn batch"),
-    "an event names another before it": (repeat_the_last_event, "broken chain"),
-    "the tail is another": (lambda s: s.send("SET", s.keys.tail, "1-1|x"), "tail"),
-    "the origin is gone": (lambda s: s.send("DEL", s.keys.origin), "tail"),
-    "a document is gone": (lambda s: s.send("HDEL", s.docs, s.open.id), "state != fold"),
-    "a document is a ghost": (
+    "missing event": (drop_an_event, "gap"),
+    "duplicated event": (repeat_the_last_event, "duplicated"),
+    "seq goes back": (turn_back_seq, "non-monotonic"),
+    "torn batch": (leave_a_batch_open, "torn batch"),
+    "wrong previous event": (repeat_the_last_event, "broken chain"),
+    "wrong tail": (lambda s: s.send("SET", s.keys.tail, "1-1|x"), "tail"),
+    "missing origin": (lambda s: s.send("DEL", s.keys.origin), "tail"),
+    "missing document": (lambda s: s.send("HDEL", s.docs, s.open.id), "state != fold"),
+    "document without events": (
         lambda s: s.send("HSET", s.docs, "GHOST", s.bus.converse(ask(0, "HGET", s.docs, s.open.id))),
         "state != fold",
     ),
-    "a document is old": (
+    "document of another observation": (
         lambda s: s.send("HSET", s.docs, s.open.id, s.bus.converse(ask(0, "HGET", s.docs, s.done.id))),
         "state != fold",
     ),
-    "an index has one too few": (
+    "missing index entry": (
         lambda s: s.send("ZREM", PageKeys(s.keys, PAGE).index("tag", "a"), s.open.id),
         "index drift",
     ),
-    "the history index has one too many": (
+    "extra position in the history index": (
         lambda s: s.send("APPEND", PageKeys(s.keys, PAGE).positions, bytes(16)),
         "index drift",
     ),
-    "a page that nobody knows": (lambda s: s.send("HDEL", s.keys.pages, PAGE), "index drift"),
-    "a sound event was set aside": (
+    "unlisted page": (lambda s: s.send("HDEL", s.keys.pages, PAGE), "index drift"),
+    "rejected sound event": (
         lambda s: s.send("XADD", PageKeys(s.keys, "").rejected, s.last_entry()[0], "reason", "none"),
         "rejected",
     ),
-    "a head's version is off": (lambda s: s.edit_head(s.open, "3|", "4|"), "heads != fold"),
-    "a head's status is off": (lambda s: s.edit_head(s.open, "active", "pending_review"), "heads != fold"),
-    "a head's claim is off": (lambda s: s.edit_head(s.open, "somebody", "nobody"), "heads != fold"),
-    "a head is gone": (lambda s: s.send("HDEL", s.keys.heads(PAGE), s.done.id), "heads != fold"),
-    "room for one that is closed": (lambda s: s.send("ZADD", s.keys.open(PAGE), 1, s.done.id), "room drift"),
-    "no room for one that is open": (lambda s: s.send("ZREM", s.keys.open(PAGE), s.open.id), "room drift"),
-    "a key of nobody": (lambda s: s.send("HSET", s.keys.dedupe(PAGE), "free", s.done.id), "keys drift"),
-    "an open one without its key": (lambda s: s.send("HDEL", s.keys.dedupe(PAGE), "k"), "keys drift"),
-    "a moment that will never be seen": (
+    "wrong version in a head": (lambda s: s.edit_head(s.open, "3|", "4|"), "heads != fold"),
+    "wrong status in a head": (lambda s: s.edit_head(s.open, "active", "pending_review"), "heads != fold"),
+    "wrong claim in a head": (lambda s: s.edit_head(s.open, "somebody", "nobody"), "heads != fold"),
+    "missing head": (lambda s: s.send("HDEL", s.keys.heads(PAGE), s.done.id), "heads != fold"),
+    "closed observation in the open set": (lambda s: s.send("ZADD", s.keys.open(PAGE), 1, s.done.id), "room drift"),
+    "open observation not in the open set": (lambda s: s.send("ZREM", s.keys.open(PAGE), s.open.id), "room drift"),
+    "dedupe key of a closed observation": (
+        lambda s: s.send("HSET", s.keys.dedupe(PAGE), "free", s.done.id),
+        "keys drift",
+    ),
+    "missing dedupe key": (lambda s: s.send("HDEL", s.keys.dedupe(PAGE), "k"), "keys drift"),
+    "missing due entry": (
         lambda s: s.send("ZREM", PageKeys(s.keys, PAGE).due, f"{s.open.id}@{PAGE}"),
         "due drift",
     ),
-    "a moment of nothing": (lambda s: s.send("ZADD", PageKeys(s.keys, PAGE).due, 5, f"GHOST@{PAGE}"), "due drift"),
+    "due entry without an observation": (
+        lambda s: s.send("ZADD", PageKeys(s.keys, PAGE).due, 5, f"GHOST@{PAGE}"),
+        "due drift",
+    ),
 }
 
 

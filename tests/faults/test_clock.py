@@ -1,4 +1,4 @@
-"""The engine's clock is set back, or leaps: order and promises hold, and nothing is forgotten."""
+"""The engine's clock goes back or leaps ahead: order and promises hold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A bus on a real cluster of three masters and three replicas: it works the same, whoever fails or moves."""
+"""A bus on a real cluster of three masters and three replicas, also while nodes fail and slots move."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_every_operation_works_on_every_page(bus: Bus) -> None:
         assert [event.kind for event in page.history(first.id)] == ["added", "claimed", "status_changed", "cleared"]
     status = bus.status()
     assert status.risks == []
-    assert (status.memory_bytes or 0) > 3 * 1_000_000, "that of all masters"
+    assert (status.memory_bytes or 0) > 3 * 1_000_000, "the sum over all masters"
     assert [page.open for page in status.pages] == [2] * len(PAGES)
     assert sum(shard.events for shard in status.shards) == len(list(bus.events())) == 8 * len(PAGES)
 
@@ -176,7 +176,7 @@ def test_daemons_serve_all_shards(cluster: Cluster, bus: Bus, run: Callable[[Bus
     assert not daemon.is_alive()
 
 
-# -- what is wrong ---------------------------------------------------------------------------------------------------
+# -- misconfiguration ------------------------------------------------------------------------------------------------
 
 
 def test_ack_fsync_needs_every_master_to_sync(cluster: Cluster, bus_name: str) -> None:
@@ -202,7 +202,9 @@ def test_too_few_replicas_warn_on_connect_and_fail_every_write(
                 bus.page(name).add("observation", "x")
             assert (caught.value.copies, caught.value.wanted) == (1, 2)
         assert "has 1 replicas, not 2" in bus.status().risks[0]
-    assert capsys.readouterr().err.count("has 1 replicas, not 2") == 2, "said once of shard 0, and once of the others"
+    assert capsys.readouterr().err.count("has 1 replicas, not 2") == 2, (
+        "one warning for shard 0, and one for the others"
+    )
 
 
 def test_the_url_of_one_cluster_node_is_refused(cluster: Cluster, bus_name: str) -> None:
@@ -240,7 +242,7 @@ def test_an_invalid_url_is_explained_without_its_password(url: str, reason: str)
     assert "s3cr3t" not in str(caught.value)
 
 
-# -- moving and failing ----------------------------------------------------------------------------------------------
+# -- moved slots and failovers ---------------------------------------------------------------------------------------
 
 
 def test_scripts_wait_while_a_slot_is_half_moved(cluster: Cluster, bus: Bus) -> None:
@@ -250,7 +252,7 @@ def test_scripts_wait_while_a_slot_is_half_moved(cluster: Cluster, bus: Bus) -> 
     project(bus)
     for each in added:
         bus.page(each.page).update(each.id, content="not folded yet")
-    last = PageKeys(log.keys(log.shard("main")), names[1]).positions  # what a commit writes last
+    last = PageKeys(log.keys(log.shard("main")), names[1]).positions  # a commit writes it last
     with Move(cluster, cluster.slot_of(bus)) as move:
         move.keys(lambda key: key == last)
         working = [
@@ -262,7 +264,7 @@ def test_scripts_wait_while_a_slot_is_half_moved(cluster: Cluster, bus: Bus) -> 
         eventually(lambda: move.refusals() >= 4)
         assert all(thread.is_alive() for thread in working)
         move.keys(lambda key: True)
-        assert len(list(bus.events())) == 4  # what needs one key at a time is served
+        assert len(list(bus.events())) == 4  # commands with one key are served
     for thread in working:
         thread.join(30)
     assert [seen.content for seen in bus.page().list()] == ["meanwhile", "not folded yet"]
@@ -344,7 +346,7 @@ def kill_a_master_under_load(cluster: Cluster, bus: Bus) -> None:
         victim = cluster.master_of(slot)
         with cluster.killing(victim):
             eventually(lambda: cluster.master_of(slot) is not victim)
-            bus.page("page-0").list()  # reads are served as soon as the replica has taken over
+            bus.page("page-0").list()  # reads work as soon as the replica has taken over
         load.wait_for(100)
         acknowledged = set(load.acknowledged)
         eventually(lambda: reading.ids() >= acknowledged)

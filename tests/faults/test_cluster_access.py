@@ -1,4 +1,4 @@
-"""The access list that is shipped, on a real cluster: each role may do the same there as on one server."""
+"""The shipped access list on a real cluster: each role may do the same as on one server."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.waiting import eventually
 pytestmark = pytest.mark.real
 
 SHARDS = 4
-"""So few have slots of all masters already, and are opened in a third of the time of sixteen, hundreds of times."""
+"""Four shards cover all masters, and open three times as fast as sixteen, hundreds of times."""
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture
 def bus(cluster: Cluster) -> Iterator[Bus]:
-    """An empty bus, in the hands of someone who may do everything."""
+    """An empty bus of a user who may do everything."""
     empty(cluster)
     with Bus.connect(cluster.url, source="owner") as bus:
         yield bus
@@ -50,7 +50,7 @@ def url_of(cluster: Cluster, user: str) -> str:
 
 
 def outcomes(cluster: Cluster, users: list[str], wanted: Try) -> dict[str, str]:
-    """Return what comes of something that users try one after the other on a new bus."""
+    """Return the outcomes of a try by users one after the other on a new bus."""
     empty(cluster)
     with Bus.connect(cluster.url, source="owner", shards=SHARDS) as owner:
         things = wanted.prepare(owner)
@@ -69,7 +69,7 @@ def outcome(cluster: Cluster, user: str, wanted: Try, things: list[Any]) -> str:
 
 
 def _is_on_one_slot(name: str) -> bool:
-    """Say whether a try sends what it sends to one server too, to one slot; `KEPT` are one for each script."""
+    """Return whether a try uses one slot only, as on one server, and is not one of `KEPT`, one for each script."""
     return name.startswith("page: ") and name not in KEPT
 
 
@@ -77,7 +77,7 @@ KEPT = {
     f"page: {name}"
     for name in (
         "get", "list", "history", "as of", "add", "claim next", "erase",
-        "trace", "refute", "evidence", "consequences", "exposure",  # which look on other pages, so on other slots
+        "trace", "refute", "evidence", "consequences", "exposure",  # read other pages, so other slots
     )
 }  # fmt: skip
 
@@ -124,7 +124,7 @@ def test_a_publisher_and_a_reader_follow_a_moved_slot(cluster: Cluster, bus: Bus
         assert [one.content for one in reader.page("moving").active()] == ["before"]
         with Move(cluster, cluster.slot_of(bus, "moving")) as move:
             move.keys(lambda key: True)
-            assert reader.position() == publisher.position() == bus.position(), "by asking the next master"
+            assert reader.position() == publisher.position() == bus.position(), "after asking the next master"
         publisher.page("moving").add("observation", "after")
         assert [one.content for one in reader.page("moving").active()] == ["after", "before"]
     assert check(bus) == []

@@ -1,4 +1,4 @@
-"""Eight processes on one page: every claim and every transition has one winner, and room and keys never drift."""
+"""Eight processes on one page: each claim and transition has one winner, and room and keys stay consistent."""
 
 from __future__ import annotations
 
@@ -63,11 +63,11 @@ EVENTS = {
     "_resolve": ("status_changed", "resolved"),
     "_reopen": ("status_changed", "reopened"),
 }
-"""The kind and reason code of the events that a job of the workers appends; those that add are counted together."""
+"""The kind and reason code of the event of each job, except for those that add, which are counted together."""
 
 
 def crowd(server: Server, bus: Bus, crew: Crew, jobs: int) -> None:
-    """Let eight processes do that many things each on a full page; then compare what they did with the log."""
+    """Have eight processes do this many jobs each on a full page; compare their counts with the log."""
     barrier, queue = crew.barrier(PROCESSES), crew.queue()
     for number in range(PROCESSES):
         crew.start(workers.crowd, server.url, bus.core.log.bus, f"w{number}", jobs, barrier, queue)
@@ -105,13 +105,13 @@ def test_a_lapsed_fence_is_refused_for_every_operation(
         id = page.add("observation", "claimed twice").id
         lapsed = page.claim(id, by="first", ttl="10s").fence
         clock.advance("11s")
-        for wait in ("nobody has it", "another has it"):
+        for state in ("free", "claimed by another"):
             before = bus.position()
             for attempt in _fenced(page, id, lapsed):
                 with pytest.raises(StaleFence):
                     attempt()
             assert bus.position() == before
-            if wait == "nobody has it":
+            if state == "free":
                 page.claim(id, by="second", ttl="10s")
         assert page.get(id).claim.by == "second"
     assert check(bus) == []

@@ -1,4 +1,4 @@
-"""The real daemons, under an engine that goes away and comes back, again and again, and one that hangs."""
+"""The real daemons on an engine that is killed, hangs, refuses writes, or has a foreign entry."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Start = Callable[..., subprocess.Popen[bytes]]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Start daemons by name on an engine, and wait until they work; those still running at the end are killed."""
+    """Return a function that starts a daemon and waits until it works; all are killed at the end."""
     started: list[subprocess.Popen[bytes]] = []
 
     def start_one(name: str, url: str, *arguments: str) -> subprocess.Popen[bytes]:
@@ -60,7 +60,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 
 class Writer:
-    """Writes what it is told, whatever the engine does meanwhile."""
+    """Retries writes until the engine acknowledges them."""
 
     def __init__(self, connect: Callable[[], Bus]) -> None:
         self._connect = connect
@@ -84,7 +84,7 @@ def add_brief(bus: Bus, event_id: str, mark: str) -> None:
 
 
 def is_idle(bus: Bus) -> bool:
-    """Say whether all is folded, and nothing is open: the daemons have done their work."""
+    """Return whether all events are folded and nothing is open: the daemons have done their work."""
     with suppress(EngineError):
         status = bus.status()
         return status.shards[0].lag == 0 and all(page.open == 0 for page in status.pages)
@@ -92,7 +92,7 @@ def is_idle(bus: Bus) -> bool:
 
 
 def stop_all(daemons: list[subprocess.Popen[bytes]]) -> None:
-    """Ask daemons to stop, and see that they do, cleanly and soon."""
+    """Stop daemons, and check that they exit with 0 soon."""
     for daemon in daemons:
         daemon.send_signal(signal.SIGTERM)
     assert [daemon.wait(30) for daemon in daemons] == [0] * len(daemons)
@@ -189,8 +189,8 @@ def test_daemons_stop_within_seconds_while_the_engine_hangs(
     server.pause()
     for daemon in daemons.values():
         daemon.send_signal(signal.SIGTERM)
-    within = 10.0  # then Docker would kill them
-    eventually(lambda: all(daemon.poll() is not None for daemon in daemons.values()), "all have ended", within)
+    within = 10.0  # the time after which Docker would kill them
+    eventually(lambda: all(daemon.poll() is not None for daemon in daemons.values()), "the end of all daemons", within)
     assert {name: daemon.returncode for name, daemon in daemons.items()} == dict.fromkeys(names, 0)
     for said in tmp_path.glob("*.err"):
         lines = [json.loads(line)["event"] for line in said.read_text().splitlines()]

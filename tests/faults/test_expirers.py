@@ -1,4 +1,4 @@
-"""However many expirers run, what time brings happens once."""
+"""Any number of expirers append each timed event once."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ def test_two_expirers_expire_thousands_once_each(shared_server: Server, bus: Bus
     items = [NewObservation(type="reminder", content=str(number), ttl="3s") for number in range(DUE // 10)]
     for number in range(10):
         bus.page(pages[number % 2]).add_many(items)
-    hands = [crew.start(workers.expire, shared_server.url, bus.core.log.bus, "20ms") for _ in range(2)]
-    hands.append(crew.start(workers.project, shared_server.url, bus.core.log.bus))
+    processes = [crew.start(workers.expire, shared_server.url, bus.core.log.bus, "20ms") for _ in range(2)]
+    processes.append(crew.start(workers.project, shared_server.url, bus.core.log.bus))
     eventually(lambda: not any(count_open(bus, page) for page in pages))
     assert bus.converse(sweep(bus.core)) == 0
-    for hand in hands:
-        kill(hand)
+    for process in processes:
+        kill(process)
     ends = list(bus.events(kinds={"status_changed"}))
     assert {reason_of(event) for event in ends} == {"expired"}
     assert len(ends) == DUE
@@ -67,9 +67,9 @@ def test_the_next_expirer_continues_after_a_kill(shared_server: Server, bus: Bus
     for _ in range(2):
         page.add_many(items)
     while before := count_open(bus, "main"):
-        hand = crew.start(workers.expire, shared_server.url, bus.core.log.bus, "20ms")
-        eventually(lambda: count_open(bus, "main") < before)  # called at once
-        kill(hand)
+        process = crew.start(workers.expire, shared_server.url, bus.core.log.bus, "20ms")
+        eventually(lambda: count_open(bus, "main") < before)  # called immediately
+        kill(process)
     ends = [event.subject for event in bus.events(kinds={"status_changed"})]
     assert len(ends) == len(set(ends)) == 1_000
     project(bus)
@@ -77,7 +77,7 @@ def test_the_next_expirer_continues_after_a_kill(shared_server: Server, bus: Bus
 
 
 def test_an_expiry_moved_during_sweeps_is_not_forgotten(shared_server: Server, bus: Bus, crew: Crew) -> None:
-    """Repeats of a keyed observation move its end on and on, under the hands of expirers and a projector."""
+    """Repeats of a keyed observation extend its expiry again and again, while expirers and a projector run."""
     page = bus.page()
     for _ in range(2):
         crew.start(workers.expire, shared_server.url, bus.core.log.bus, "5ms")
@@ -96,7 +96,7 @@ def test_an_expiry_moved_during_sweeps_is_not_forgotten(shared_server: Server, b
 def test_an_expiry_moved_between_two_reads_is_not_forgotten(
     shared_server: Server, bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The due set lags behind: by the time it is read, a repeat has moved the end, and a projector notes it then."""
+    """The due set lags: a repeat extends the expiry just before it is read, and a projector updates it just after."""
     with Clock(shared_server.url) as clock, Bus.connect(shared_server.url, bus=bus.core.log.bus) as expirer:
         hand_over(monkeypatch)
         page = bus.page()

@@ -1,4 +1,4 @@
-"""A replica takes over that lacks the last events: what was read from the old master must not get into the new one."""
+"""A replica without the last events takes over: nothing read from the old master may get into the new one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.real
 
 
 class Pair(NamedTuple):
-    """A master and its replica, each with a bus on it, and a proxy that leads to the master until it fails over."""
+    """A master and its replica, each with a bus on it."""
 
     master: Server
     replica: Server
@@ -36,8 +36,8 @@ class Pair(NamedTuple):
         while not self.old.converse(fold_once(self.old.core.log, 0))[0].is_all:
             pass
 
-    def part(self) -> None:
-        """Let the replica catch up, and then become a master of its own."""
+    def promote_replica(self) -> None:
+        """Let the replica catch up, then promote it."""
         eventually(lambda: self.replica.has_caught_up(self.master))
         self.replica.promote()
 
@@ -58,7 +58,7 @@ def pair(new_server: Callable[..., Server]) -> Iterator[Pair]:
 def fold_across(pair: Pair, between: Callable[[], object] = lambda: None) -> Outcome:
     """Read from the old master as a projector does, and commit to the new one.
 
-    `between` happens after the events were read and before the documents are.
+    `between` runs after the events are read and before the documents are.
     """
     conversation = fold_once(pair.old.core.log, 0)
     request = next(conversation)
@@ -75,7 +75,7 @@ def fold_across(pair: Pair, between: Callable[[], object] = lambda: None) -> Out
 
 
 def test_a_commit_of_events_the_new_master_lacks_is_refused(pair: Pair) -> None:
-    pair.part()
+    pair.promote_replica()
     ghost = pair.old.page().add("observation", "only the old master knows of it", tags=["ghost"])
     pair.new.page().add("observation", "what the new master got instead")
     assert fold_across(pair) is Outcome.REWOUND
@@ -86,7 +86,7 @@ def test_a_commit_of_events_the_new_master_lacks_is_refused(pair: Pair) -> None:
 
 def test_a_commit_to_a_shared_document_is_refused_after_a_failover(pair: Pair) -> None:
     pair.fold_to_the_end()
-    pair.part()
+    pair.promote_replica()
     known = pair.old.page().list()[0]
     pair.old.page().update(known.id, content="said to the old master")
     pair.new.page().update(known.id, content="said to the new master")
@@ -96,21 +96,21 @@ def test_a_commit_to_a_shared_document_is_refused_after_a_failover(pair: Pair) -
 
 
 def test_a_commit_of_events_on_both_masters_is_accepted(pair: Pair) -> None:
-    pair.part()
+    pair.promote_replica()
     pair.new.page().add("observation", "what the new master got since")
     assert fold_across(pair) is Outcome.DONE
     assert check(pair.new) == []
 
 
 def test_documents_newer_than_the_checkpoint_are_not_built_upon(pair: Pair) -> None:
-    """A projector reads events, another commits them, and it reads documents; the commit never reaches the replica."""
+    """A projector reads events, another commits them, then the first reads documents; the replica lacks that commit."""
     pair.fold_to_the_end()
     page = pair.old.page()
     changed, gone = page.list()[:2]
     page.update(changed.id, content="changed")
     page.resolve(gone.id)
     page.clear_resolved([gone.id])
-    pair.part()
+    pair.promote_replica()
     assert fold_across(pair, pair.fold_to_the_end) is not Outcome.DONE
     assert check(pair.new) == []
     assert pair.new.page().get(changed.id).content == "changed"
@@ -139,7 +139,7 @@ def test_a_projector_that_fails_over_leaves_no_ghosts(pair: Pair) -> None:
 
 
 def project_on(bus: Bus, stop: threading.Event) -> None:
-    """Be a projector, and begin anew when the engine goes away."""
+    """Run a projector, and restart it when the engine fails."""
     while not stop.is_set():
         try:
             run_projector(bus, stop)
@@ -153,7 +153,7 @@ def test_a_reader_notices_other_events_on_the_new_master(pair: Pair) -> None:
         events = bus.events(follow=True, stop=stop)
         for _ in range(3):
             next(events)
-        pair.part()
+        pair.promote_replica()
         pair.old.page().add("observation", "only the old master knows of it")
         assert next(events).position.seq == 4
         pair.new.page().add("observation", "what the new master got instead")
@@ -168,7 +168,7 @@ def test_a_reader_notices_fewer_events_on_the_new_master(pair: Pair) -> None:
     with Proxy(pair.master) as proxy, Bus.connect(proxy.url) as bus:
         stop = threading.Event()
         events = bus.events(follow=True, stop=stop)
-        pair.part()
+        pair.promote_replica()
         pair.old.page().add("observation", "only the old master knows of it")
         for _ in range(4):
             next(events)
@@ -180,7 +180,7 @@ def test_a_reader_notices_fewer_events_on_the_new_master(pair: Pair) -> None:
 
 @pytest.fixture
 def clocks(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Clock, Clock]]:
-    """The clocks of the old and of the new master, once the replica has all that there is."""
+    """The clocks of the old and the new master, after the replica has caught up and was promoted."""
     eventually(lambda: pair.replica.has_caught_up(pair.master))
     pair.replica.promote()
     hand_over(monkeypatch, pair.old, pair.new)
@@ -266,7 +266,7 @@ def test_acks_of_lost_events_hide_no_event_of_the_new_master(pair: Pair, monkeyp
             for delivery in islice(deliveries, 3):
                 delivery.ack()
             eventually(lambda: pair.old.status().subscriptions[0].lag == 0)
-            pair.part()
+            pair.promote_replica()
             hand_over(monkeypatch, pair.old, pair.new)
             with Clock(pair.master.url) as old, Clock(pair.replica.url) as new:
                 old.set(new.ms)
@@ -302,7 +302,7 @@ def test_a_reader_notices_a_new_log_with_the_same_first_events(
 def test_a_writer_reconnects_when_its_master_became_a_replica(pair: Pair) -> None:
     with Proxy(pair.master) as proxy, Bus.connect(proxy.url, source="writer") as bus:
         bus.page().add("observation", "while the old master was one")
-        pair.part()
+        pair.promote_replica()
         pair.master.follow(pair.replica)
         proxy.lead_to(pair.replica)
         with pytest.raises(EngineReadOnly):
@@ -313,7 +313,7 @@ def test_a_writer_reconnects_when_its_master_became_a_replica(pair: Pair) -> Non
 
 
 def test_ack_replica_counts_copies_when_the_script_is_reloaded(pair: Pair) -> None:
-    timeout = "500ms"  # the wait for the replica has to end before that
+    timeout = "500ms"  # the wait for the replica must end before that
     with (
         Bus.connect(pair.master.url, source="writer", ack="replica") as bus,
         Bus.connect(pair.master.url, source="writer", ack="replica", socket_timeout=timeout) as hasty,

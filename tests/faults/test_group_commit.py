@@ -1,4 +1,4 @@
-"""Additions of many tasks at once share connections and calls of the script; each is promised what it is alone."""
+"""Concurrent additions of tasks share connections and script calls; each keeps the promises of a single one."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ TASKS = 40
 async def opened(url: str, bus: str, **given: Any) -> AsyncIterator[AsyncBus]:
     settings: dict[str, Any] = {"source": "tester", "max_observations": ROOM} | given
     async with await AsyncBus.connect(url, bus=bus, **settings) as opened:
-        await opened.page().add("observation", "the first write asks more than the others")
+        await opened.page().add("observation", "the first write needs more requests than the others")
         yield opened
 
 
 async def add_all(bus: AsyncBus, count: int = TASKS, page: str = "main", first: int = 0) -> list[Any]:
-    """Add so many observations at once; return them, or what each was refused for."""
+    """Add observations concurrently; return each one or its error."""
     adding = (bus.page(page).add("observation", f"mark-{number}-") for number in range(first, first + count))
     return await asyncio.gather(*adding, return_exceptions=True)
 
 
 def marks(bus: Bus) -> Counter[bytes]:
-    """Return how often each of these observations was added."""
+    """Return how often each marked observation was added."""
     found = (entry_fields(entry)[b"event"] for entry in entries(bus, 0))
     return Counter(body[body.index(b"mark-") :].split(b"-")[1] for body in found if b"mark-" in body)
 
@@ -52,7 +52,7 @@ def assert_each_once(bus: Bus, added: list[Any]) -> None:
 
 
 def calls(server: Server) -> int:
-    """Return how many scripts ran that write."""
+    """Return the number of writing script calls."""
     with server.client() as client:
         stats: dict[str, Any] = client.info("commandstats")
         return int(stats["cmdstat_evalsha"]["calls"])
@@ -211,7 +211,11 @@ async def test_killing_the_engine_loses_no_acknowledged_addition(
 @pytest.mark.alone
 async def test_waiting_for_replicas_does_not_delay_reads(shared_server: Server, bus_name: str) -> None:
     async with opened(shared_server.url, bus_name):
-        settings: dict[str, Any] = {"ack": "replica", "replicas": 1, "socket_timeout": 2.0}  # replicas get half of that
+        settings: dict[str, Any] = {
+            "ack": "replica",
+            "replicas": 1,
+            "socket_timeout": 2.0,
+        }  # the wait for replicas takes half of that
         async with await AsyncBus.connect(shared_server.url, bus=bus_name, source="other", **settings) as other:
             begun = time.monotonic()
             writing = asyncio.create_task(add_all(other, 10))

@@ -1,4 +1,4 @@
-"""Rounds of faults, short ones: nothing is violated, and the checker sees what is planted, in notes or in the code."""
+"""Short rounds of faults have no violation, and the judge finds violations planted in records, logs and code."""
 
 from __future__ import annotations
 
@@ -24,21 +24,24 @@ from tests.faults.history.sabotage import SABOTAGE
 from tests.faults.machines import compiler
 from tests.faults.servers import Server, embedded_binary
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(400)]  # on a slow machine, rounds wait until all have done enough
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.timeout(400),
+]  # on a slow machine, rounds wait until every role has done enough
 
 SECONDS, SEED = 7.0, 163285
-"""A short round by this seed has faults of every kind."""
+"""A short round with this seed has faults of every kind."""
 
 
 @pytest.fixture(scope="module")
 def round_without_violations() -> bytes:
-    """A round in which everything failed that can, as bytes: each test gets a copy to tamper with."""
+    """A pickled round with every kind of fault: each test gets a copy to tamper with."""
     return pickle.dumps(play_round(SECONDS, SEED))
 
 
 @pytest.fixture
 def history(round_without_violations: bytes) -> History:
-    copy: History = pickle.loads(round_without_violations)  # noqa: S301  # it was made above
+    copy: History = pickle.loads(round_without_violations)  # noqa: S301  # our own data
     return copy
 
 
@@ -49,7 +52,7 @@ def test_a_round_of_all_faults_has_no_violation(history: History) -> None:
     assert {fault.kind for fault in draw(SEED, SECONDS, CREW)} == DECK.keys()
     assert {fault.kind for fault in draw(SEED, SECONDS, CREW, playable())} == set(playable())
     failovers = {"failover", "late failover", "skewed failover"} & set(playable())
-    assert [reign.by for reign in history.reigns].count("failover") == len(failovers), "once with writes lost"
+    assert [reign.by for reign in history.reigns].count("failover") == len(failovers), "one of them with writes lost"
     assert tally["observations linearized"] > 20
     assert not tally["observations undecided"] + tally["observations skipped"]
 
@@ -81,18 +84,18 @@ def edit_log(history: History, change: Callable[[list[Entry]], object]) -> None:
 
 
 def edit(history: History, record: Record, **told: Any) -> None:
-    """Have a process say something else."""
+    """Change the data of a record."""
     history.records[history.records.index(record)] = record._replace(told=record.told | told)
 
 
 def add(history: History, record: Record, **changes: Any) -> None:
-    """Have a process say something more."""
+    """Add a changed copy of a record."""
     history.records.append(record._replace(**changes))
     history.records.sort(key=lambda each: each.t)
 
 
 def told(history: History, what: str, **fields: Any) -> list[Record]:
-    """Return the records of a kind, with these fields, from the time of the last log and not of another."""
+    """Return the records of a kind with these fields that belong to the last log only."""
     begun, log = history.reigns[-1].begun[1], last_log(history)
     return [
         record for record in history.records
@@ -102,7 +105,7 @@ def told(history: History, what: str, **fields: Any) -> list[Record]:
 
 
 def last_acknowledged_write(history: History) -> Write:
-    """Return the last one that was answered, and can be told from others."""
+    """Return the last acknowledged write that can be identified by its mark."""
     case = Case(history)
     return next(
         write for write in reversed(case.writes)
@@ -129,9 +132,9 @@ def duplicate_an_event(history: History) -> None:
 
 
 def forget_resets(history: History) -> None:
-    """Have no consumer begin a subscription anew, so that it must not go back.
+    """Remove all resets of subscriptions, so that no cursor may go back.
 
-    One that asked for it under an earlier engine may be waiting still, for the other consumer holds the subscription.
+    A consumer that asked for a reset under an earlier primary may still be waiting for the other one's lease.
     """
     for session in [record for record in history.records if record.what == "session" and record.told["reset"]]:
         edit(history, session, reset=False)
@@ -175,7 +178,7 @@ def turn_back_a_view(history: History) -> None:
 def skip_a_delivery(history: History) -> None:
     at = told(history, "handed", sub="everything")[5].told["at"]
     handed = [record for record in history.records if record.what == "handed" and record.told["at"] == at]
-    for record in handed:  # also under an engine before, which had the same event
+    for record in handed:  # also under an earlier primary that had the same event
         if record.told["sub"] == "everything":
             history.records.remove(record)
 
@@ -189,7 +192,7 @@ def skip_in_following(history: History) -> None:
 
 
 def claim_answers(history: History) -> list[Record]:
-    """Return the answers to those who got a new claim."""
+    """Return the answers that granted a new claim."""
     new = {(asked.who, asked.told["n"]) for asked in told(history, "invoke", call="claim", fence=None)}
     return [answer for answer in told(history, "ok") if (answer.who, answer.told["n"]) in new]
 
@@ -204,7 +207,7 @@ def grant_a_claim_twice(history: History) -> None:
 def grant_overlapping_claims(history: History) -> None:
     claim = max(
         claim_answers(history), key=lambda claim: claim.told["until"] - claim.ms
-    )  # one that was not over when told
+    )  # one that had not ended when it was answered
     asked = next(each for each in told(history, "invoke", n=claim.told["n"]) if each.who == claim.who)
     log = last_log(history)
     end, first = log.entries[-1], log.by_id[asked.told["event_id"]]
@@ -253,7 +256,7 @@ def forge_a_version(history: History) -> None:
 
 
 def close_twice(history: History) -> None:
-    """Have an observation that stayed closed be closed once more."""
+    """Close an observation a second time that has stayed closed."""
     turns = last_log(history).turns.values()
     last = {turn.entry.about: turn.after.status for turn in turns}
     closing = next(
@@ -295,7 +298,7 @@ def edit_a_document(history: History) -> None:
 
 
 def lose_an_update(history: History) -> None:
-    """Have two say that they made the same version of an observation."""
+    """Have two writers report the same version of an observation."""
     number = len(history.reigns) - 1
     case = Case(history)
     write = next(
@@ -309,7 +312,7 @@ def lose_an_update(history: History) -> None:
 
 
 def accept_a_stale_read(history: History) -> None:
-    """Have a reader see the version before the one that it saw."""
+    """Have a reader see the previous version of observations."""
     last = next(
         read for read in reversed(told(history, "read")) if any(version > 1 for _, version, _ in read.told["rows"])
     )
@@ -325,7 +328,7 @@ def accept_a_stale_read(history: History) -> None:
 
 
 def use_the_fence_of_another(history: History) -> None:
-    """Have a write under a fence come from one who does not hold the claim."""
+    """Attribute a fenced write to a process that does not hold the claim."""
     case, number = Case(history), len(history.reigns) - 1
     write = next(
         write for write in case.writes
@@ -363,7 +366,7 @@ PLANTS: dict[Callable[[History], None], str] = {
     use_the_fence_of_another: "not linearizable",
     edit_a_document: "state != fold",
     lambda history: history.unsound.append("a head that does not follow from the log"): "state != fold",
-    lambda history: history.stuck.append("the readers do not go on"): "stuck",
+    lambda history: history.stuck.append("the readers make no progress"): "stuck",
     lambda history: add(history, history.records[-1], what="crashed", told={"trace": ""}): "unexpected error",
 }
 
@@ -438,7 +441,7 @@ def test_a_round_with_a_foreign_replica_fails(tmp_path: Path) -> None:
 
 
 ROUNDS = 6
-"""How many rounds sabotaged code gets to show itself: on a slow machine, little happens in one."""
+"""The maximum number of rounds of sabotaged code: on a slow machine, little happens in one."""
 
 
 BREACHES: dict[str, tuple[str, str]] = {
@@ -450,7 +453,7 @@ BREACHES: dict[str, tuple[str, str]] = {
     "a client that answers from memory": ("non-monotonic", "reader"),
     "a fold that forgets": ("state != fold", "('main'"),
 }
-"""Which kind of violation comes of which sabotage, and where."""
+"""The kind of violation that each sabotage must cause, and where."""
 
 
 def is_breach(found: Violation, sabotage: str) -> bool:

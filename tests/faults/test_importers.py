@@ -1,4 +1,4 @@
-"""`kill -9` of an import, between any two changes: nothing of it can be read, or doing it again completes it."""
+"""`kill -9` of an import between any two writes: none of it can be read, and importing again completes it."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_killed_import_leaves_nothing_or_can_be_completed(
             assert send(copy, "KEYS", f"{{{name}:*}}:import*") == [], f"step {step}"
             forget(copy)
     taken = steps.read_text().split()
-    assert len(taken) == step - 1, "it was killed after each of them"
+    assert len(taken) == step - 1, "one import was killed after each step"
     assert set(taken) == {"take", "part", "switch"}
     assert taken.count("part") >= 3
     assert taken.count("switch") == taken.count("take") == sum(map(bool, whole)) == (1 if shards == 1 else 2)

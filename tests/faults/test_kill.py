@@ -1,4 +1,4 @@
-"""`kill -9`, of projectors and of the engine, in the middle of a load, many times."""
+"""Repeated `kill -9` of projectors and the engine under load."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WRITERS = 3
 
 
 def read_acknowledged(files: list[Path]) -> Acknowledged:
-    """Return what the writers were told is written."""
+    """Return the acknowledged writes that writers have noted."""
     lines = [json.loads(line) for file in files if file.exists() for line in file.read_text().splitlines()]
     return Acknowledged([event_id for event_id, _ in lines if event_id], [mark for _, mark in lines])
 
@@ -37,11 +37,11 @@ def await_lines(files: list[Path], count: int) -> None:
 
 
 def load_and_kill(server: Server, crew: Crew, directory: Path, random: Random, engines: int, projectors: int) -> None:
-    """Let writers write while the engine and two projectors are killed so many times; then check everything."""
+    """Kill the engine and two projectors this many times while writers write; then check everything."""
     stop, said = directory / "stop", [directory / f"said-{number}" for number in range(WRITERS)]
     for number, file in enumerate(said):
         crew.start(workers.write, server.url, "load", f"writer-{number}", stop, file)
-    hands = [crew.start(workers.project, server.url, "load") for _ in range(2)]
+    running = [crew.start(workers.project, server.url, "load") for _ in range(2)]
     victims = ["engine"] * engines + ["projector"] * projectors
     random.shuffle(victims)
     for victim in victims:
@@ -50,12 +50,12 @@ def load_and_kill(server: Server, crew: Crew, directory: Path, random: Random, e
             server.kill()
             server.start()
         else:
-            kill(hands.pop(random.randrange(2)))
-            hands.append(crew.start(workers.project, server.url, "load"))
+            kill(running.pop(random.randrange(2)))
+            running.append(crew.start(workers.project, server.url, "load"))
     stop.touch()
-    crew.join(but=hands)
-    for hand in hands:
-        kill(hand)
+    crew.join(but=running)
+    for projector in running:
+        kill(projector)
     with Bus.connect(server.url, bus="load") as bus:
         assert check(bus, read_acknowledged(said)) == []
         project(bus)

@@ -1,4 +1,4 @@
-"""The checker of claims and versions: it accepts what some order explains, and finds what none does."""
+"""The linearizability checker accepts answers that some order explains, and finds those that none does."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.faults.history.head_model import Act, Head, Kind, step
 from tests.faults.history.linearizability import Operation, linearize
 
 HELD = {"may_end": 100.0, "must_end": 200.0}
-"""A claim that is surely live in the first 100 seconds."""
+"""A claim that is certainly live for the first 100 seconds."""
 
 
 def op(call: float, ret: float, kind: Kind, who: str = "a", *, optional: bool = False, **more: Any) -> Operation:
@@ -76,10 +76,10 @@ def test_a_fence_is_accepted_from_its_holder_only() -> None:
 def test_a_live_claim_stops_unfenced_writes_of_others() -> None:
     first = op(2, 3, "claim", "a", fence_given=1)
     assert answer(ADD, first, op(4, 5, "update", "b", version=3)) == "no"
-    assert answer(ADD, first, op(4, 101, "update", "b", version=3)) == "yes", "it may have ended by then"
+    assert answer(ADD, first, op(4, 101, "update", "b", version=3)) == "yes", "the claim may have ended by then"
     assert answer(ADD, first, op(4, 5, "update", "b", refused="Claimed")) == "yes"
     assert answer(ADD, first, op(4, 5, "update", "a", fence=1, refused="StaleFence")) == "no"
-    assert answer(ADD, first, op(201, 202, "update", "a", fence=1, version=3)) == "no", "it has ended by then"
+    assert answer(ADD, first, op(201, 202, "update", "a", fence=1, version=3)) == "no", "the claim has ended by then"
 
 
 def test_a_lost_update_is_found() -> None:
@@ -107,7 +107,7 @@ def test_a_search_beyond_its_budget_is_undecided() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_long_history_is_decided_within_a_minute(seed: int) -> None:
-    """Writers and readers who work at once for four minutes, a tenth of whose answers is lost."""
+    """Concurrent writers and readers for four minutes, with a tenth of the answers lost."""
     random, now, version, operations = Random(seed), 1.0, 1, [ADD]
     while now < 240:
         now += random.uniform(0.05, 0.4)

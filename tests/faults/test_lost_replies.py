@@ -1,4 +1,4 @@
-"""Whatever is lost on the way, no write is duplicated and none is lost; a claim, a transition, a batch included."""
+"""Lost requests and replies neither duplicate nor lose a write of any kind."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ _MAX_MESSAGES = 60  # requests or replies of one operation; a refutation has 40
 _calls = count(1)
 
 Actor = Callable[[Operation, list[Any], str | None], Any]
-"""Does an operation through the proxy, as `subject`."""
+"""Executes an operation through the proxy, as `SUBJECT`."""
 
 
 class Trial(NamedTuple):
-    """How an operation is disturbed: what is cut, whether it has an own event id, whether another meddles."""
+    """How an operation is disturbed: what is cut, whether it has an event id, and whether another client meddles."""
 
     cut: Cut
     has_id: bool
@@ -60,7 +60,7 @@ def proxy(shared_server: Server) -> Iterator[Proxy]:
 
 @pytest.fixture
 def direct(shared_server: Server, bus_name: str) -> Iterator[Bus]:
-    """Another client, past the proxy."""
+    """Another client, which bypasses the proxy."""
     with Bus.connect(shared_server.url, source="other", bus=bus_name, max_observations=10_000) as bus:
         yield bus
 
@@ -68,7 +68,7 @@ def direct(shared_server: Server, bus_name: str) -> Iterator[Bus]:
 @pytest.fixture
 def act(proxy: Proxy, direct: Bus) -> Iterator[Actor]:
     with Bus.connect(proxy.url, **SUBJECT, bus=direct.core.log.bus, max_observations=10_000) as bus:
-        bus.page().add("observation", "the first write asks more than the others")
+        bus.page().add("observation", "the first write needs more requests than the others")
         yield lambda operation, arguments, event_id: operation.act(bus.page(), *arguments, event_id=event_id)
 
 
@@ -80,13 +80,13 @@ def act_async(proxy: Proxy, direct: Bus) -> Iterator[Actor]:
         async def act(operation: Operation, arguments: list[Any], event_id: str | None) -> Any:
             return await operation.act(bus.page(), *arguments, event_id=event_id)
 
-        runner.run(act(OPERATIONS["add"], [], None))  # the first write asks more than the others
+        runner.run(act(OPERATIONS["add"], [], None))  # the first write needs more requests than the others
         yield lambda operation, arguments, event_id: runner.run(act(operation, arguments, event_id))
         runner.run(bus.close())
 
 
 def disturb(act: Actor, name: str, direct: Bus, proxy: Proxy, trial: Trial) -> None:
-    """Do an operation again and again, and cut the connection one reply, or request, later each time."""
+    """Repeat an operation, and cut the connection one reply or request later each time."""
     operation = OPERATIONS[name]
     for number in range(1, _MAX_MESSAGES):
         arguments = prepare(operation, direct)
@@ -146,7 +146,7 @@ def test_a_request_arriving_after_its_retry_changes_nothing(name: str, act: Acto
         was_cut = proxy.cuts > 0
         proxy.deliver()
         kinds = [event.kind for event in direct.events(after=before) if is_own(event)]
-        assert are_of_kinds(kinds, operation.kinds), f"request {number} came late: {kinds}"
+        assert are_of_kinds(kinds, operation.kinds), f"request {number} arrived late: {kinds}"
         if not was_cut:
             break
     assert check(direct) == []
@@ -180,7 +180,7 @@ def test_an_expirer_that_loses_messages_appends_each_event_once(
     page = direct.page()
     with Clock(shared_server.url) as clock, Bus.connect(proxy.url, bus=direct.core.log.bus, source="subject") as bus:
         hand_over(monkeypatch)
-        bus.page().add("observation", "the first write asks more than the others")
+        bus.page().add("observation", "the first write needs more requests than the others")
         for number in count(1):
             ends = [page.add("reminder", "has an end", ttl="5s").id for _ in range(3)]
             waits = page.add("reminder", "waits", remind_on={"tags": [f"t{number}"]}, ttl="never").id
@@ -198,7 +198,7 @@ def test_an_expirer_that_loses_messages_appends_each_event_once(
 
 
 def storm(shared_server: Server, direct: Bus, proxy: Proxy, rounds: int, seed: int) -> None:
-    """Let threads share a bus while a tenth of all that passes is lost."""
+    """Let threads share a bus while a tenth of all requests and replies is lost."""
     said, failures = Acknowledged(), list[BaseException]()
 
     def write(bus: Bus, name: str) -> None:
@@ -212,7 +212,7 @@ def storm(shared_server: Server, direct: Bus, proxy: Proxy, rounds: int, seed: i
                 except (Conflict, NotFound):
                     pass
                 except EngineUnreachable:
-                    pass  # it may have happened or not
+                    pass  # the outcome is unknown
         except BaseException as failure:
             failures.append(failure)
 

@@ -1,4 +1,4 @@
-"""A power cut takes what was not synced and nothing else; a shifted clock is one engine's alone."""
+"""A power cut loses only unsynced bytes, and a shifted clock affects one engine only."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def machine(request: pytest.FixtureRequest) -> Iterator[Machine]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("torn", [None, Random(1), Random(2)], ids=["all", "torn", "torn otherwise"])
+@pytest.mark.parametrize("torn", [None, Random(1), Random(2)], ids=["all", "torn", "torn elsewhere"])
 def test_a_power_cut_loses_no_more_than_the_ack_level_allows(machine: Machine, torn: Random | None) -> None:
-    """What the disk has acknowledged is there; what the cut took is the end of the log, in whole batches."""
+    """Synced batches remain, and what is lost is the end of the log, in whole batches."""
     level = {"always": "fsync", "everysec": "memory"}[machine.config["appendfsync"]]
     acknowledged: list[int] = []
 
@@ -52,7 +52,7 @@ def test_a_power_cut_loses_no_more_than_the_ack_level_allows(machine: Machine, t
     writer.start()
     eventually(lambda: len(acknowledged) > 20)
     assert machine.cut_power(torn, within=PATIENCE) > 0
-    bus.close()  # which ends what waits for the engine
+    bus.close()  # ends calls that wait for the engine
     writer.join()
     machine.start()
     with Bus.connect(machine.url, bus="b", source="judge") as bus:
@@ -65,11 +65,11 @@ def test_a_power_cut_loses_no_more_than_the_ack_level_allows(machine: Machine, t
 
 
 def test_a_power_cut_loses_acknowledged_but_unsynced_writes() -> None:
-    """What shows that the cut is a real one: an engine that syncs once a second loses what it has acknowledged."""
+    """Shows that the cut is real: an engine that syncs once a second loses acknowledged writes."""
     machine = Machine(embedded_binary(), **DURABLE | {"appendfsync": "everysec"})
     lost = 0
     try:
-        while not lost:  # on a busy machine a sync may come between the last word and the cut
+        while not lost:  # on a busy machine a sync may happen between the last write and the cut
             with Bus.connect(machine.start().url, bus="b", source="writer") as bus:
                 bus.page().add("observation", "one")
                 acknowledged = log_length(bus)
@@ -89,7 +89,7 @@ def test_a_shifted_clock_affects_one_engine_only() -> None:
         ahead, behind = (machine.client().time()[0] for machine in machines)
         assert 9990 < ahead - behind < 10010
         machines[0].skew = -5000.0
-        eventually(lambda: abs(machines[0].client().time()[0] - behind) < 10)  # it is read again now and then
+        eventually(lambda: abs(machines[0].client().time()[0] - behind) < 10)  # the engine caches its clock
     finally:
         for machine in machines:
             machine.close()

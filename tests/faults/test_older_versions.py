@@ -1,4 +1,4 @@
-"""An earlier version of the code takes part in rounds, where there is one; where there is none, that is said."""
+"""An earlier version of the code takes part in rounds; a missing one is reported."""
 
 from __future__ import annotations
 

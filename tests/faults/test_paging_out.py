@@ -1,4 +1,4 @@
-"""Paging out under load: those who do it are killed, and nothing is lost, stored twice or answered otherwise."""
+"""Paging out under load while its processes are killed: nothing is lost, and every read stays correct."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def tables_of(bus: Bus) -> list[TableName]:
 
 
 def is_paged_out(bus: Bus) -> bool:
-    """Return whether every event is folded, and no document is left."""
+    """Return whether every event is folded and every document paged out."""
     return all(shard.lag == 0 for shard in bus.status().shards) and not documents(bus)
 
 
@@ -52,7 +52,7 @@ def test_paging_out_survives_kills_at_any_step(
 ) -> None:
     page, random, name = bus.page("main"), Random(7), bus.core.log.bus
     work = workers.page_out, shared_server.url, name, archive, MIN_ENTRIES
-    hands = [crew.start(*work) for _ in range(2)]
+    expirers = [crew.start(*work) for _ in range(2)]
     projector = crew.start(workers.project, shared_server.url, name)
     expected: dict[str, Observation] = {}
     for _ in range(ROUNDS):
@@ -61,17 +61,17 @@ def test_paging_out_survives_kills_at_any_step(
         )
         expected |= {one.id: page.archive(one.id) for one in added}
         old = random.choice(list(expected))
-        expected[old] = page.link(old, f"goal-{len(expected)}")  # which brings it back
+        expected[old] = page.link(old, f"goal-{len(expected)}")  # brings it back into the engine
         assert page.get(old) == expected[old]
-        time.sleep(random.uniform(0, 0.05))  # so that it dies at another step each time
-        kill(hands.pop(0))
-        hands.append(crew.start(*work))
+        time.sleep(random.uniform(0, 0.05))  # so that each kill hits another step
+        kill(expirers.pop(0))
+        expirers.append(crew.start(*work))
         assert {one.id: one for one in page.list(limit=None)} == expected
     eventually(lambda: is_paged_out(bus))
     for one in page.add_many([NewObservation(type="observation", content="late", tags=["t"], owner="o")] * MIN_ENTRIES):
-        expected[one.id] = page.archive(one.id)  # so that what the last one killed left in the engine moves, too
+        expected[one.id] = page.archive(one.id)  # so that leftovers of the last killed process move too
     eventually(lambda: is_paged_out(bus) and (archive is None or tables_of(bus)))
-    for process in (*hands, projector):
+    for process in (*expirers, projector):
         kill(process)
     assert {id for _, id in paged_out(bus)} == expected.keys()
     assert {one.id: one for one in page.list(status="archived", tags=["t"], owner="o", limit=None)} == expected

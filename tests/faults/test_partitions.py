@@ -1,4 +1,4 @@
-"""Links that are cut one way: what is kept back arrives late, and nobody else is concerned."""
+"""Links that are cut in one direction: withheld data arrives late, and other clients are not affected."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_replica_is_cut_off_in_one_direction(server: Server, way: str) -> None
             assert primary.wait(1, 10_000) == 1
             relay.withhold("there" if way == "there" else "back")
             primary.set("k", "after")
-            assert primary.wait(1, 300) == 0, "it either has not got it, or cannot say so"
+            assert primary.wait(1, 300) == 0, "the replica lacks the write, or its ack is withheld"
             if way == "there":
                 eventually(lambda: copy.get("k") == b"after")
             else:

@@ -1,4 +1,4 @@
-"""No password is ever shown: not by commands, not by daemons, and not by the list of processes."""
+"""No password is shown by commands, daemons or the list of processes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ WORDS = ("s3cr3t", "wr0ng")
 
 
 @pytest.fixture(scope="module")
-def locked() -> Iterator[Server]:
+def password_server() -> Iterator[Server]:
     server = Server(embedded_binary(), tcp=True, requirepass=SECRET)
     yield server.start()
     server.close()
@@ -53,7 +53,7 @@ def assert_not_shown(text: str) -> None:
 @pytest.mark.parametrize("way", range(4))
 @pytest.mark.parametrize("command", [["status"], ["status", "--json"], ["add", "observation", "x", "--json"]])
 def test_a_command_shows_no_password(
-    locked: Server,
+    password_server: Server,
     way: int,
     command: list[str],
     debug: str,
@@ -62,7 +62,7 @@ def test_a_command_shows_no_password(
 ) -> None:
     monkeypatch.setenv("SCRATCHBUS_DEBUG", debug)
     for password, code in ((SECRET, OK), (WRONG, ENGINE)):
-        url = urls(locked, password)[way]
+        url = urls(password_server, password)[way]
         monkeypatch.setenv("SCRATCHBUS_URL", url)
         assert main(["--source", "me", *command]) == code
         monkeypatch.delenv("SCRATCHBUS_URL")
@@ -96,12 +96,12 @@ def test_a_refused_url_does_not_show_its_password(
 
 
 @pytest.mark.parametrize("name", ["projector", "expirer", "logwatch", "router", "executor", "evaluator"])
-def test_a_refused_daemon_shows_no_password(locked: Server, name: str, tmp_path: Path) -> None:
+def test_a_refused_daemon_shows_no_password(password_server: Server, name: str, tmp_path: Path) -> None:
     (tmp_path / "watched.log").touch()
     more = ["--log", str(tmp_path / "watched.log"), "--state", str(tmp_path / "state")] if name == "logwatch" else []
     done = subprocess.run(
         launcher.command(ROOT / f"daemons/{name}.py", "--log-level", "debug", *more),
-        env={**os.environ, "SCRATCHBUS_URL": urls(locked, WRONG)[1]},
+        env={**os.environ, "SCRATCHBUS_URL": urls(password_server, WRONG)[1]},
         capture_output=True,
         text=True,
         timeout=30,
@@ -113,7 +113,7 @@ def test_a_refused_daemon_shows_no_password(locked: Server, name: str, tmp_path:
 
 
 def test_a_demo_daemon_shows_no_password_in_ps_or_its_log(tmp_path: Path) -> None:
-    ps = shutil.which("ps") or pytest.skip("there is no ps on this system")
+    ps = shutil.which("ps") or pytest.skip("ps is not installed")
     server = Server(embedded_binary(), requirepass=SECRET)
     try:
         variables = {"SCRATCHBUS_URL": f"unix://:{quote(SECRET, safe='')}@{server.start().socket}"}

@@ -1,4 +1,4 @@
-"""A rebuild under load: others write, project, expire and read, and rebuilds are killed."""
+"""Rebuilds under load, some of them killed, while other processes write, project, expire and read."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STILL = 40
 def test_readers_see_no_hole_while_rebuilds_run_and_are_killed(
     new_server: Callable[..., Server], crew: Crew, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Pace, "seconds", lambda *_: 0.0)  # how it leaves room for others is tested elsewhere
+    monkeypatch.setattr(Pace, "seconds", lambda *_: 0.0)  # pauses are tested elsewhere
     server, stop = new_server(**DURABLE), tmp_path / "stop"
     said, seen = [tmp_path / f"said-{number}" for number in range(1)], tmp_path / "seen"
     with Bus.connect(server.url, bus="load", source="test") as bus:

@@ -1,4 +1,4 @@
-"""A refutation reaches all that rests on it, whoever is killed and whoever adds meanwhile."""
+"""A refutation reaches all dependents, despite kills and concurrent additions."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_the_expirer_completes_a_killed_refutation(shared_server: Server, bus: B
 
 
 def _is_at_its_end(bus: Bus) -> bool:
-    """Say whether the expirers have seen every event, reviews included."""
+    """Return whether the expirers have processed every event, including the reviews."""
     seen = send(bus, "GET", bus.core.log.keys(0).cursor("reminders"))
     return bool(seen == str(bus.position()).encode())
 

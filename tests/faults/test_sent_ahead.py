@@ -1,4 +1,4 @@
-"""What was sent before its replies are wanted: nothing is lost, or comes twice, whatever happens meanwhile."""
+"""Requests sent ahead, before their replies are needed: faults meanwhile lose and duplicate nothing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.waiting import eventually
 
 COUNT = 5 * CHUNK
 LARGE = 4_000
-"""So large is what is said of each that a chunk does not fit into the socket: the engine dies in the midst of it."""
+"""Characters of each content, so that a chunk exceeds the socket buffer: the engine dies in the middle of a reply."""
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ def test_a_projector_resumes_after_the_engine_restarts(
 
     def taking(*given):
         taken.append(given)
-        if len(taken) == at:  # the read of the next stretch is under way, and the commit of the one before
+        if len(taken) == at:  # the read of the next chunk and the commit of the previous one are in flight
             restart(server)
         return take(*given)
 
@@ -142,7 +142,7 @@ def test_a_projector_resumes_after_the_engine_restarts(
         folded += done.events
         seqs.append(known.position.seq)
     assert seqs == sorted(seqs)
-    assert folded == 500 or at > 1  # of a commit whose reply was lost it is found out by its token
+    assert folded == 500 or at > 1  # a commit with a lost reply is recognized by its token and not counted
     assert len(bus.page().list(limit=None)) == 500
     assert bus.verify().is_sound
 
@@ -179,7 +179,7 @@ def test_another_projectors_commit_ends_the_chunks_after_it(bus: Bus, monkeypatc
 def test_an_event_added_after_reading_ahead_is_seen(bus: Bus):
     fill(bus, 2 * CHUNK, 10)
     events = bus.events()
-    for _ in range(CHUNK + 1):  # the second chunk was read, and what is behind it, which is nothing
+    for _ in range(CHUNK + 1):  # the second chunk and the empty end after it were read ahead
         next(events)
     bus.page().add("observation", "late")
     assert [event.seq for event in events] == [*range(CHUNK + 2, 2 * CHUNK + 2)]
@@ -253,7 +253,7 @@ def items() -> list[NewObservation]:
 
 
 def while_added(monkeypatch: pytest.MonkeyPatch, do: Callable[[], object]) -> list[int]:
-    """Do something once a batch was sent, before its reply is wanted; return the sizes of such batches."""
+    """Do something after a batch is sent and before its reply is collected; return the sizes of such batches."""
     begin, sizes = adding._prepare, list[int]()
 
     def doing(page: str, writes: list[Write], begun: dict[str, Observation]) -> None:
@@ -268,7 +268,7 @@ def while_added(monkeypatch: pytest.MonkeyPatch, do: Callable[[], object]) -> li
 def test_add_many_prepares_its_result_while_the_engine_adds(
     server: Server, bus: Bus, items: list[NewObservation], monkeypatch: pytest.MonkeyPatch
 ):
-    fill(bus, 200, 10)  # the second hundred has the engine load the script
+    fill(bus, 200, 10)  # the second hundred loads the script
     with server.client() as client:
 
         def see() -> None:
@@ -286,7 +286,7 @@ def test_add_many_prepares_its_result_while_the_engine_adds(
 def test_a_batch_is_added_once_when_the_engine_restarts(
     server: Server, bus: Bus, items: list[NewObservation], monkeypatch: pytest.MonkeyPatch
 ):
-    fill(bus, 200, 10)  # the second hundred has the engine load the script
+    fill(bus, 200, 10)  # the second hundred loads the script
     sizes = while_added(monkeypatch, lambda: restart(server))
     added = bus.page().add_many(items)
     assert sizes == [50]
@@ -298,9 +298,9 @@ def test_a_batch_is_added_once_when_the_engine_restarts(
 def test_a_bus_closed_during_add_many_says_how_to_retry(
     server: Server, bus: Bus, items: list[NewObservation], monkeypatch: pytest.MonkeyPatch
 ):
-    fill(bus, 200, 10)  # the second hundred has the engine load the script
+    fill(bus, 200, 10)  # the second hundred loads the script
     other = Bus.connect(server.url, source="t", max_observations=99_999)
-    other.page().add("observation", "x")  # the batch needs no other call
+    other.page().add("observation", "x")  # the batch needs no further request
     sizes = while_added(monkeypatch, other.close)
     with pytest.raises(BusClosed, match="outcome of the last write is unknown: retry it with event_id=") as closed:
         other.page().add_many(items)
@@ -334,7 +334,7 @@ def test_an_interrupt_during_add_many_leaves_no_pending_reply(
     def interrupt() -> None:
         raise KeyboardInterrupt
 
-    fill(bus, 200, 10)  # the second hundred has the engine load the script
+    fill(bus, 200, 10)  # the second hundred loads the script
     with monkeypatch.context() as patched:
         while_added(patched, interrupt)
         with pytest.raises(KeyboardInterrupt):
@@ -343,7 +343,7 @@ def test_an_interrupt_during_add_many_leaves_no_pending_reply(
     assert not bus._engine._sent
     added = bus.page().add_many(items)
     assert added == [bus.page().get(each.id) for each in added]
-    assert len(list(bus.events())) in (250, 300)  # it may have come to the engine, whole
+    assert len(list(bus.events())) in (250, 300)  # the whole batch may have reached the engine
     assert bus.verify().is_sound
 
 

@@ -1,4 +1,4 @@
-"""A bus on a master that real sentinels watch: when another takes over, the bus goes there by itself."""
+"""A bus on a master with real sentinels: after a failover, the bus follows to the new master."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.real, pytest.mark.slow]
 
 @pytest.fixture
 def watched() -> Iterator[Watched]:
-    """A new one for each test: after a failover, sentinels take ten seconds until they would do another."""
+    """A new group for each test, since sentinels refuse another failover for ten seconds."""
     with Watched() as watched:
         yield watched
 
@@ -49,8 +49,8 @@ def test_a_sentinel_url_connects_to_the_master(watched: Watched, bus: Bus) -> No
     one = watched.sentinels[2].port
     with Bus.connect(
         f"redis+sentinel://127.0.0.1:{free_port()},127.0.0.1:{one}/{MASTER_NAME}", bus=bus.core.log.bus
-    ) as found_by_another:
-        assert found_by_another.page().list() == [added]
+    ) as via_second:
+        assert via_second.page().list() == [added]
     with pytest.raises(EngineMisconfigured, match="know no master 'other'; check the name"):
         Bus.connect(watched.url.replace(f"/{MASTER_NAME}", "/other"))
 
@@ -136,7 +136,7 @@ def kill_the_master_under_load(watched: Watched, bus: Bus) -> None:
 
 
 class Projecting:
-    """A projector in a thread, which waits for no one to start it again."""
+    """A projector in a thread, restarted on LogRewound."""
 
     def __init__(self, url: str, bus: str) -> None:
         self._stop = threading.Event()

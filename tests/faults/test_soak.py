@@ -1,4 +1,4 @@
-"""The soak measures what is there, and says what is beyond its limits."""
+"""The soak measures memory and disk, and reports what exceeds its limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Consumers that are killed or stand still, and engines that go away under them: nothing skipped, nothing rewound."""
+"""Consumers that are killed or paused, and engines that fail under them: no event skipped, no cursor rewound."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from tests.waiting import eventually
 
 pytestmark = pytest.mark.real
 
-TAKEOVER = 5.0  # seconds within which another consumer goes on, where nothing else keeps the machine busy
+TAKEOVER = 5.0  # seconds until another consumer continues, on a machine that is not busy
 
 
 def words(file: Path, verb: str) -> list[int]:
-    """Return what a consumer says it did this to, in its order."""
+    """Return the numbers of the lines of a consumer with this verb."""
     lines = file.read_text().splitlines() if file.exists() else []
     return [int(line.partition(" ")[2]) for line in lines if line.startswith(f"{verb} ")]
 
@@ -42,7 +42,7 @@ def cursor(bus: Bus) -> str:
 
 
 def is_in_order(seen: list[int]) -> bool:
-    """Say whether nothing was skipped; what comes again goes on from where it begins again."""
+    """Return whether no number was skipped; redelivered ones may follow again."""
     return seen[0] == 0 and all(after <= before + 1 for before, after in pairwise(seen))
 
 
@@ -67,7 +67,7 @@ def test_a_standby_takes_over_from_a_killed_consumer_in_seconds(
         eventually(lambda: words(said[1], "acked")[-1:] == [149])
     first, second = words(said[0], "handled"), words(said[1], "handled")
     assert is_in_order(first + second)
-    assert second[0] >= 50, "what the cursor has passed does not come again"
+    assert second[0] >= 50, "events before the cursor are not delivered again"
 
 
 @pytest.mark.slow
@@ -141,7 +141,7 @@ def test_a_consumer_waits_while_the_engine_refuses_writes(
         def handle(event):
             seen.append(event.content)
             if len(seen) == 2:
-                client.execute_command(*begin)  # all that follows is handled, and cannot be acked
+                client.execute_command(*begin)  # later events are handled but cannot be acked
 
         with bus.subscribe("router") as deliveries:
             thread = threading.Thread(target=deliveries.run, args=(handle, stop))
@@ -162,7 +162,7 @@ def test_a_consumer_waits_while_the_engine_refuses_writes(
 def test_killing_consumers_skips_no_event(new_server: Callable[..., Server], crew: Crew, tmp_path: Path):
     server, published = new_server(**DURABLE), tmp_path / "published"
     said = [tmp_path / f"said-{number}" for number in range(6)]
-    quick = {"subscription_lease": "1500ms"}  # longer than any of them stands still by itself, so that none loses it
+    quick = {"subscription_lease": "1500ms"}  # longer than any consumer stalls by itself, so that none loses its lease
     crew.start(consumers.publish, server.url, "b", 600, published)
     running = [crew.start(consumers.consume, server.url, "b", "router", said[number], quick) for number in range(2)]
     for number, victim in ((2, 0), (3, 1), (4, 0), (5, 1)):
@@ -175,4 +175,4 @@ def test_killing_consumers_skips_no_event(new_server: Callable[..., Server], cre
     eventually(lambda: set().union(*(words(file, "handled") for file in said)) == everything)
     for file in said:
         handled = words(file, "handled")
-        assert handled == sorted(set(handled)), "one consumer gets what it acked once, and in order"
+        assert handled == sorted(set(handled)), "a consumer gets each event once, in order"

@@ -1,4 +1,4 @@
-"""The bus over TLS: what is trusted opens, and what is not is said in one line."""
+"""The bus over TLS: trusted servers can be used, and each problem is explained in one line."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SECRET = "s3cr3t"
 
 
 class TlsServers(NamedTuple):
-    """Where the servers of the tests are, and their files."""
+    """The ports of the servers, and the directory of their certificates."""
 
     files: Path
     good: int
@@ -44,10 +44,10 @@ class TlsServers(NamedTuple):
 
 @pytest.fixture(scope="module")
 def tls_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TlsServers]:
-    """Servers with good and bad certificates; the embedded engine has no TLS."""
+    """Start servers with good and bad certificates; the embedded engine has no TLS."""
     binary = system_binary()
     if binary is None:
-        pytest.skip("there is no redis-server on this system")
+        pytest.skip("redis-server is not installed")
     files = tmp_path_factory.mktemp("tls")
     authority, another = trustme.CA(), trustme.CA()
     authority.cert_pem.write_to_path(files / "ca.pem")
@@ -85,12 +85,10 @@ def tls_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TlsServers
 
 
 TRUSTED = {
-    "its authority is named": f"rediss://:{SECRET}@<good>?ssl_ca_certs=FILE:ca.pem",
-    "nothing is checked": f"rediss://:{SECRET}@<good>?ssl_cert_reqs=none",
-    "it has another name, which is not checked": (
-        f"rediss://:{SECRET}@<other_host>?ssl_ca_certs=FILE:ca.pem&ssl_check_hostname=false"
-    ),
-    "we have a certificate too": (
+    "named authority": f"rediss://:{SECRET}@<good>?ssl_ca_certs=FILE:ca.pem",
+    "no check": f"rediss://:{SECRET}@<good>?ssl_cert_reqs=none",
+    "other name, unchecked": (f"rediss://:{SECRET}@<other_host>?ssl_ca_certs=FILE:ca.pem&ssl_check_hostname=false"),
+    "client certificate": (
         f"rediss://:{SECRET}@<mutual>?ssl_ca_certs=FILE:ca.pem&ssl_certfile=FILE:me.pem&ssl_keyfile=FILE:me.pem"
     ),
 }
@@ -112,18 +110,18 @@ WRONG: dict[str, tuple[str, type[ScratchbusError], str]] = {
         EngineUnreachable,
         "is not trusted .*certificate is not valid for '127.0.0.1'",
     ),
-    "no certificate of ours": (
+    "no client certificate": (
         "rediss://:{}@<mutual>?ssl_ca_certs=FILE:ca.pem",
         EngineUnreachable,
         "it may require a client certificate: ssl_certfile",
     ),
-    "no TLS where it is needed": ("redis://:{}@<good>", EngineUnreachable, "it may require TLS: rediss://"),
-    "a file that is not there": (
+    "plain URL of a TLS port": ("redis://:{}@<good>", EngineUnreachable, "it may require TLS: rediss://"),
+    "a missing file": (
         "rediss://:{}@<good>?ssl_ca_certs=FILE:nowhere.pem",
         InvalidURL,
         "the file of ssl_ca_certs does not exist",
     ),
-    "a file that is no certificate": (
+    "an empty file": (
         "rediss://:{}@<good>?ssl_ca_certs=FILE:empty.pem",
         EngineUnreachable,
         "does not answer",
@@ -148,8 +146,8 @@ def test_closing_a_bus_ends_its_readers_over_tls_at_once(
     tls_servers: TlsServers, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = set(threading.enumerate())
-    bus = Bus.connect(tls_servers.url(TRUSTED["its authority is named"]), source="tester")
-    capsys.readouterr()  # that the server is not set up to keep anything
+    bus = Bus.connect(tls_servers.url(TRUSTED["named authority"]), source="tester")
+    capsys.readouterr()  # the warning that the server persists nothing
     with bus.view(), ThreadPoolExecutor() as pool:
         following = pool.submit(list, bus.events(bus.position(), follow=True))
         eventually(lambda: len(bus._reader._busy) == 2)
@@ -161,7 +159,7 @@ def test_closing_a_bus_ends_its_readers_over_tls_at_once(
 
 
 async def all_transports_closed() -> None:
-    """Wait for the end of TLS before the event loop ends; redis-py does not when the engine has refused it."""
+    """Wait until all TLS transports are closed; redis-py does not after a refusal."""
     loop: Any = asyncio.get_running_loop()
     while any(each.get_extra_info("socket").fileno() >= 0 for each in loop._transports.values()):  # noqa: ASYNC110
         await asyncio.sleep(0.01)
@@ -183,7 +181,7 @@ async def test_each_tls_problem_is_explained_in_one_line(tls_servers: TlsServers
 
 
 async def test_tls_to_a_plain_port_is_explained(tls_servers: TlsServers) -> None:
-    """A server without TLS waits for more, so it is the patience of the client that ends."""
+    """A server without TLS waits for more data, so the client's timeout ends the attempt."""
     url = tls_servers.url("rediss://<plain>?ssl_ca_certs=FILE:ca.pem")
     with pytest.raises(EngineUnreachable, match="it may not use TLS on this port: redis://"):
         Bus.connect(url, socket_timeout="100ms")

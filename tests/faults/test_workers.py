@@ -1,4 +1,4 @@
-"""Workers that are killed or paused with a job in their hands, and workers that have none."""
+"""Workers that are killed or paused while they hold a job, and idle workers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def bus(shared_server: Server, bus_name: str) -> Iterator[Bus]:
 
 
 def assert_one_holder_at_a_time(bus: Bus) -> None:
-    """Go through the log: a claim is only taken when the one before is over, with the next fence."""
+    """Check in the log that each claim begins after the end of the previous one, with the next fence."""
     held: dict[str, Any] = {}
     fences = Counter[str]()
     for event in bus.events():
@@ -66,7 +66,7 @@ def test_each_job_is_done_once_despite_killed_and_paused_workers(
         bus.page(page).add_many([NewObservation(type="observation", content=f"{n}") for n in range(JOBS // 2)])
     stuck = [start(f"stuck-{n}", go) for n in range(3)]
     for _, said in stuck:
-        eventually(lambda: said.exists() and said.read_text())  # noqa: B023  # called at once
+        eventually(lambda: said.exists() and said.read_text())  # noqa: B023  # called immediately
     for process, _ in stuck[:2]:
         kill(process)
     paused, its = stuck[2]
@@ -83,7 +83,7 @@ def test_each_job_is_done_once_despite_killed_and_paused_workers(
     lost = {id: int(fence) for _, id, fence in (said.read_text().split()[:3] for _, said in stuck)}
     fences = {id: found.fence for page in ("one", "two") for id in lost if (found := bus.page(page).get(id))}
     assert fences.keys() == lost.keys()
-    assert all(fences[id] > fence for id, fence in lost.items()), "others have claimed them since"
+    assert all(fences[id] > fence for id, fence in lost.items()), "other workers have claimed these jobs since"
     assert_one_holder_at_a_time(bus)
     crew.close()
     project(bus)
@@ -112,7 +112,7 @@ def test_a_restarted_instance_gets_its_killed_workers_job_again(
     eventually(lambda: after.exists() and after.read_text().count("\n") == 2)
     assert after.read_text().splitlines() == [f"begun {job.id} 2", f"done {job.id} 2"]
     claim = page.get(other.id).claim
-    assert claim is not None, "the claim of another instance is left alone"
+    assert claim is not None, "the claim of another instance is kept"
     assert claim.fence == 1
     crew.close()
     project(bus)

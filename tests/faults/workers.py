@@ -1,4 +1,4 @@
-"""What the processes of these tests do. Each function runs in a process of its own, and may be killed anywhere."""
+"""Functions that tests run as processes, and may kill anywhere."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from scratchbus.scheduling.expiry import run_expirer
 from tests.faults.marks import marked
 
 Job = Callable[[Page, Random, str | None, str], object]
-"""A write on a page, with an own event id or None, and with a word that is to stand in the body of its event."""
+"""A write to a page, with an event id or None, and a mark for the body of its event."""
 
 KEYS = [f"key-{number}" for number in range(5)]
-_PAUSE = 0.01  # seconds between two looks for an engine that is away
+_PAUSE = 0.01  # seconds between two attempts to reach the engine
 
 
 # -- daemons -------------------------------------------------------------------------------------------------------
 
 
 def project(url: str, bus: str) -> None:
-    """Be a projector until the end."""
+    """Run a projector forever."""
     _serve(url, bus, run_projector)
 
 
 def expire(url: str, bus: str, interval: str) -> None:
-    """Be an expirer until the end."""
+    """Run an expirer forever."""
     _serve(url, bus, run_expirer, sweep_interval=interval)
 
 
 def page_out(url: str, bus: str, archive: Path | None, fewest: int) -> None:
-    """Be an expirer that pages out at once, until the end; at least so many index entries move to the archive."""
+    """Run an expirer that pages out at once; it moves at least `fewest` index entries to the archive at a time."""
     index_moves.MIN_ENTRIES = fewest
     _serve(url, bus, run_expirer, sweep_interval="10ms", keep_final="1ms", archive_url=archive)
 
@@ -59,9 +59,9 @@ def _serve(url: str, name: str, run: Callable[[Bus, threading.Event], None], **s
 
 
 def write(url: str, bus: str, name: str, stop: Path, said: Path) -> None:
-    """Write all kinds of events until the file `stop` is there; note in `said` what was acknowledged."""
+    """Write all kinds of events until the file `stop` exists; write acknowledged ones to `said`."""
     random, client = Random(name), _Client(url, bus, name)
-    with said.open("a", buffering=1) as file:  # a line is handed over whole, and at once
+    with said.open("a", buffering=1) as file:  # each line is written at once
         number = 0
         while not stop.exists():
             number += 1
@@ -72,14 +72,14 @@ def write(url: str, bus: str, name: str, stop: Path, said: Path) -> None:
 
 
 class _Client:
-    """A client that connects again as often as it takes."""
+    """A client that reconnects as often as needed."""
 
     def __init__(self, url: str, bus: str, source: str) -> None:
         self._connect = lambda: Bus.connect(url, bus=bus, source=source, ack="fsync", max_observations=30)
         self._bus: Bus | None = None
 
     def persist(self, job: Job, random: Random, event_id: str | None, mark: str) -> bool:
-        """Do a job, again and again if it has an own event id; say whether it was acknowledged."""
+        """Do a job, with retries if it has an event id; return whether it was acknowledged."""
         while True:
             try:
                 self._bus = self._bus or self._connect()
@@ -92,14 +92,14 @@ class _Client:
                     self._bus.close()
                     self._bus = None
                 if event_id is None:
-                    return False  # it may have happened or not
+                    return False  # the outcome is unknown
                 threading.Event().wait(_PAUSE)
 
 
 def _some(page: Page, random: Random) -> str:
     found = page.list(limit=10)
     if not found:
-        raise NotFound("there is nothing yet")
+        raise NotFound("the page is empty")
     return random.choice(found).id
 
 
@@ -109,7 +109,9 @@ def _add(page: Page, random: Random, event_id: str | None, mark: str) -> None:
 
 def _add_keyed(page: Page, random: Random, event_id: str | None, mark: str) -> None:
     with marked(mark):
-        page.add("risk_alert", "again", event_id=event_id, dedupe_key=random.choice(KEYS))  # which stays on a full page
+        page.add(
+            "risk_alert", "again", event_id=event_id, dedupe_key=random.choice(KEYS)
+        )  # a type that stays on a full page
 
 
 def _add_many(page: Page, random: Random, event_id: str | None, mark: str) -> None:
@@ -143,7 +145,7 @@ JOBS: list[Job] = [_add, _add, _add, _add_keyed, _add_keyed, _add_many, _update,
 
 
 def contend(url: str, bus: str, name: str, ids: list[str], barrier: Any, wins: Any) -> None:
-    """Want to claim, resolve, clear and reopen the same observations as all others, at once; report what was won."""
+    """Claim, release, resolve, reopen and archive the same observations as all others at once; report the successes."""
     random = Random(name)
     with Bus.connect(url, bus=bus, source=name) as connected:
         page = connected.page()
@@ -166,7 +168,7 @@ def contend(url: str, bus: str, name: str, ids: list[str], barrier: Any, wins: A
 
 
 def crowd(url: str, bus: str, name: str, jobs: int, barrier: Any, counts: Any) -> None:
-    """Do all kinds of things on a full page with shared dedupe keys; report how often each was done."""
+    """Do random jobs on a full page with shared dedupe keys; report the number of each."""
     random, done = Random(name), Counter[str]()
     with Bus.connect(url, bus=bus, source=name, max_observations=12) as connected:
         page = connected.page()
@@ -185,7 +187,7 @@ def crowd(url: str, bus: str, name: str, jobs: int, barrier: Any, counts: Any) -
 
 
 def connect(url: str, bus: str, name: str, shards: int, barrier: Any, got: Any) -> None:
-    """Connect when all others do, write one event, and report the number of shards; None when it is refused."""
+    """Connect when all others do, write one event, and report the number of shards, or None if refused."""
     barrier.wait()
     try:
         with Bus.connect(url, bus=bus, source=name, shards=shards) as connected:

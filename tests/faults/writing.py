@@ -1,4 +1,4 @@
-"""Every write of a bus that is not one of a page's observations, for tests in which its reply is lost."""
+"""Every write of a bus, for tests in which its reply is lost."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _numbers = count(1)
 
 
 class Writing(NamedTuple):
-    """A write: what it needs to be there, which another client makes, the call, and the events that it appends."""
+    """A write: its preparation by another client, the call, and the kinds of its events."""
 
     prepare: Callable[[Bus], list[Any]]
     act: Callable[..., Any]
@@ -65,7 +65,7 @@ def _on_page(operation: Operation) -> Writing:
 WRITES = {name: _on_page(each) for name, each in OPERATIONS.items()} | {
     "claim next": Writing(_free, lambda bus, page, **how: bus.page(page).claim_next(**how), ("claimed",)),
     "push types": Writing(_types, lambda bus, types, **how: bus.push_types(types, **how), ("types_changed",)),
-    "show a context": Writing(
+    "record a context": Writing(
         _free, lambda bus, page, **how: bus.context.assemble(page=page, record=True, **how), ("context_rendered",)
     ),
     "add a note": Writing(_session, lambda bus, session, **how: bus.notes(session).add("new", **how), ("note_added",)),
@@ -114,4 +114,4 @@ WRITES = {name: _on_page(each) for name, each in OPERATIONS.items()} | {
     ),
     "end a session": Writing(_session, lambda bus, session, **how: bus.end_session(session, **how), ("session_ended",)),
 }
-"""Every write by name. Each takes a bus, what was prepared, and `event_id`."""
+"""Every write by name. Each takes a bus, the prepared arguments, and `event_id`."""
