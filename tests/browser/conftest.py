@@ -1,4 +1,4 @@
-"""The console in Chromium, on a server and an engine of their own."""
+"""Fixtures for the console in Chromium, on its own server and engine."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 expect.set_options(timeout=10_000)
 
 
-@pytest.fixture(scope="module")  # while it is there no other event loop can run in this thread
+@pytest.fixture(scope="module")  # while it is open, no other event loop can run in this thread
 def chromium() -> Iterator[Browser]:
-    """One browser for all tests of a module."""
+    """A browser shared by the tests of a module."""
     if CHROMIUM is None:
-        pytest.skip("no Chromium is installed; on Debian: apt-get install chromium")
+        pytest.skip("Chromium is not installed; on Debian: apt-get install chromium")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield browser
@@ -42,7 +42,7 @@ def chromium() -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A server for all tests that do not disturb it; each one has a page of the bus to itself."""
+    """A server shared by tests that do not disturb it; each uses its own page of the bus."""
     directory = tmp_path_factory.mktemp("served")
     with serve(f"embedded://{directory}") as running:
         yield running
@@ -51,14 +51,14 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @pytest.fixture
 def bus(served: Served) -> Iterator[Bus]:
-    """Another client of the same bus, such as a daemon."""
+    """Another client of the bus, like a daemon."""
     with Bus.connect(served.url, source="daemon") as opened:
         yield opened
 
 
 @dataclass
 class Console:
-    """The console in a window, and all that went wrong in it."""
+    """The console in a window, and the errors and foreign requests seen in it."""
 
     window: Page
     served: Served
@@ -67,18 +67,18 @@ class Console:
     elsewhere: list[str] = field(default_factory=list)
 
     def open(self, address: str = "#/now") -> Page:
-        """Open an address of the console, as one that was sent by a colleague."""
+        """Open an address of the console, like a link from a colleague."""
         self.window.goto("about:blank")
         self.window.goto(f"{self.served.origin}/{address}")
         self.window.wait_for_selector(".connection.live")
         return self.window
 
     def expect_rows(self, *contents: str) -> None:
-        """Wait until the rows are these, from top to bottom."""
+        """Wait until the rows have these contents, from top to bottom."""
         eventually(lambda: self.rows() == [*contents], f"the rows {contents}", within=10)
 
     def rows(self) -> list[str]:
-        """Return the content of the rows that are in the document, from top to bottom."""
+        """Return the contents of the rows in the document, from top to bottom."""
         found: list[str] = self.window.evaluate(
             """() => [...document.querySelectorAll('.table-body .table-row')]
                 .sort((a, b) => a.ariaRowIndex - b.ariaRowIndex)
@@ -93,7 +93,7 @@ class Console:
 
     def _check_message(self, message: ConsoleMessage) -> None:
         if self.sees_failures and message.text.startswith("Failed to load resource"):
-            return  # the browser logs each answer that is an error, or none
+            return  # the browser logs every failed request
         if message.type in ("error", "warning"):
             self.wrong.append(message.text)
 
@@ -107,7 +107,7 @@ Opened = Callable[..., Console]
 
 @pytest.fixture
 def open_console(chromium: Browser) -> Iterator[Callable[..., Console]]:
-    """Return a function that opens a window on a server; no window may log an error or ask anyone else."""
+    """Return a function that opens a window; no window may log an error or send requests to another host."""
     contexts: list[BrowserContext] = []
     consoles: list[Console] = []
 
@@ -140,7 +140,7 @@ def console(open_console: Opened, served: Served) -> Console:
 
 @pytest.fixture
 def pictures() -> Path:
-    """Where screenshots are kept that people look at."""
+    """The directory of screenshots for people."""
     directory = Path(__file__).parents[2] / "build" / "console"
     directory.mkdir(parents=True, exist_ok=True)
     return directory

@@ -13,7 +13,7 @@ from pathlib import Path
 
 @dataclass
 class Served:
-    """A server: the URL of its bus, the one that people open, and the origin of both."""
+    """A server: the URL of its bus, the URL that people open, its origin, and its process."""
 
     url: str
     to_open: str
@@ -23,7 +23,7 @@ class Served:
 
 @contextmanager
 def serve(url: str, port: int = 0, tokens: Path | None = None) -> Iterator[Served]:
-    """Serve a bus until the block ends; a port of 0 is any free one. With `tokens`, callers need one of that file."""
+    """Serve a bus while the block runs; port 0 means any free port. With `tokens`, callers need a token of it."""
     command = [sys.executable, "-m", "scratchbus.cli", "--url", url, "serve", "--listen", str(port), "--no-open"]
     command += [] if tokens is None else ["--tokens", str(tokens)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:

@@ -1,4 +1,4 @@
-"""What a person does with observations: every action, and how one goes on when it is refused."""
+"""Actions of a person on observations, and how to continue when one is refused."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def got(page: Page, id: str) -> Observation:
 
 
 def test_every_action_reaches_the_bus(console: Console, bus: Bus) -> None:
-    """Claim, renew, link, release, review, reopen, resolve, archive: each one reaches the bus, and shows."""
+    """Claim, renew, link, release, review, reopen, resolve and archive reach the bus and show in the panel."""
     page = bus.page("act:all")
     id = page.add("risk_alert", "to be acted on").id
     window = console.open(f"#/now?page=act:all&q=status:all&selected={id}")
@@ -66,7 +66,7 @@ def test_every_action_reaches_the_bus(console: Console, bus: Bus) -> None:
 
 
 def test_a_concurrent_change_is_shown_before_resolving(console: Console, bus: Bus) -> None:
-    """A change of someone else is shown, and one can go on with the new version."""
+    """A change by another client is shown, and one can continue with the new version."""
     page = bus.page("act:faster")
     id = page.add("risk_alert", "two look at it").id
     console.sees_failures = True
@@ -85,7 +85,7 @@ def test_a_concurrent_change_is_shown_before_resolving(console: Console, bus: Bu
 
 
 def test_resolving_an_observation_claimed_by_another_is_refused(console: Console, bus: Bus) -> None:
-    """While someone else holds it, resolving is refused, saying who."""
+    """The refusal names the holder of the claim."""
     page = bus.page("act:claimed")
     id = page.add("risk_alert", "held").id
     console.sees_failures = True
@@ -101,7 +101,7 @@ def test_resolving_an_observation_claimed_by_another_is_refused(console: Console
 
 
 def test_the_refute_dialog_shows_dependents(console: Console, bus: Bus) -> None:
-    """Before it is refuted, one sees what rests on it, who saw it, and what they did."""
+    """The dialog shows the dependents, who saw the observation, and what they did."""
     page = bus.page("act:refute")
     ground = page.add("observation", "it rained")
     page.add("pattern_detected", "it always rains", evidence=[ground.id])
@@ -123,7 +123,7 @@ def test_the_refute_dialog_shows_dependents(console: Console, bus: Bus) -> None:
 
 
 def test_a_read_token_is_offered_no_actions(open_console: Opened, served: Served, bus: Bus, tmp_path: Path) -> None:
-    """Who may only read sees no form; one signs in with a token, and keys do nothing that it may not."""
+    """With a token that may only read, buttons are hidden and keys open no form."""
     tokens = tmp_path / "tokens.yaml"
     secret = McpTokens(tokens).add("looks", McpIdentity.of("looks"), scopes=["read"])
     id = bus.page("act:may").add("risk_alert", "only looked at").id
@@ -132,7 +132,7 @@ def test_a_read_token_is_offered_no_actions(open_console: Opened, served: Served
         window = console.window
         window.get_by_label("Token").fill(secret)
         window.get_by_role("button", name="Sign in").click()
-        expect(window.locator(".connection.live")).to_be_visible()  # to leave before would end the request
+        expect(window.locator(".connection.live")).to_be_visible()  # leaving earlier would abort the request
         window = console.open(f"#/now?page=act:may&selected={id}")
         expect(window.locator(".detail").get_by_text("only looked at")).to_be_visible()
         for name in ("Add", "Resolve", "Refute"):
@@ -143,7 +143,7 @@ def test_a_read_token_is_offered_no_actions(open_console: Opened, served: Served
 
 
 def test_a_refused_addition_names_the_wrong_field(console: Console, bus: Bus) -> None:
-    """A refused addition keeps what was typed, and says what is wrong with which field."""
+    """A refused addition keeps the typed values, and shows the error at its field."""
     console.sees_failures = True
     window = console.open("#/now?page=act:wrong")
     window.keyboard.press("a")
@@ -159,7 +159,7 @@ def test_a_refused_addition_names_the_wrong_field(console: Console, bus: Bus) ->
 
 
 def test_two_windows_and_a_daemon_converge(console: Console, bus: Bus) -> None:
-    """Two windows and a daemon write at once; both windows end with what the bus has."""
+    """While two windows and a daemon write at once, both windows end up with the state of the bus."""
     page = bus.page("act:busy")
     ids = [page.add("observation", f"item {number}").id for number in range(12)]
     first = console.open("#/now?page=act:busy&q=status:all")

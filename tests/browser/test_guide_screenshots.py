@@ -1,4 +1,4 @@
-"""The pictures of the guide to the console, of a bus that tells a story; PICTURES=docs writes them into docs/images."""
+"""The screenshots of the guide to the console; PICTURES=docs writes them into docs/images."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from tests.waiting import eventually
 
 DOCS = Path(__file__).parents[2] / "docs" / "images"
 MAX_BYTES = 150_000
-"""Bytes of a picture, so that the repository stays small."""
+"""The maximum size of a screenshot, so that the repository stays small."""
 
 
 @pytest.fixture
-def told() -> Iterator[Served]:
-    """A server of a bus on which daemons and an agent work on a stolen card; its directory is in a picture."""
+def story_server() -> Iterator[Served]:
+    """A server in a directory with a short name, since a screenshot shows it."""
     with TemporaryDirectory(prefix="scratchbus-") as directory:
         with serve(f"embedded://{directory}") as running:
             yield running
         stop_engine(Path(directory))
 
 
-def tell(url: str) -> dict[str, str]:
-    """Write the story; return the id of the alert at its centre, and the position of an earlier event."""
+def write_story(url: str) -> dict[str, str]:
+    """Write the story of a stolen card; return the ids of the alert and of a fact, and an earlier position."""
     with ExitStack() as stack:
         as_source: Callable[[str], Bus] = lambda name: stack.enter_context(Bus.connect(url, source=name))  # noqa: E731
         fraud, mail, router, ops = map(as_source, ("fraud_detector", "mail_verifier", "router", "ops"))
@@ -115,21 +115,21 @@ VIEWS = [
 
 
 @pytest.mark.browser
-def test_the_guide_has_a_screenshot_of_each_view(told: Served, open_console: Opened, tmp_path: Path) -> None:
-    """One of each view, the first also in the dark; with PICTURES=docs they go into the guide."""
+def test_the_guide_has_a_screenshot_of_each_view(story_server: Served, open_console: Opened, tmp_path: Path) -> None:
+    """The story view also has one in dark colours."""
     into = DOCS if os.environ.get("PICTURES") == "docs" else tmp_path / "pictures"
     into.mkdir(parents=True, exist_ok=True)
-    told_of = tell(told.url)
+    ids = write_story(story_server.url)
     for scheme, views in (("light", VIEWS), ("dark", VIEWS[2:3])):
-        console = open_console(told, width=1180, height=680, scheme=scheme)
+        console = open_console(story_server, width=1180, height=680, scheme=scheme)
         for name, address, sign in views:
-            window = console.open(address.format(**told_of))
+            window = console.open(address.format(**ids))
             expect(window.locator(sign).first).to_be_visible()
-            take(window, into / f"console-{name}{'-dark' if scheme == 'dark' else ''}.png")
+            take_screenshot(window, into / f"console-{name}{'-dark' if scheme == 'dark' else ''}.png")
 
 
-def take(window: Window, path: Path) -> None:
-    """Write a picture once the histogram is drawn, and everything has come."""
+def take_screenshot(window: Window, path: Path) -> None:
+    """Take a screenshot once the histogram is drawn and the window is at rest."""
     window.wait_for_selector(".time-bars canvas")
     eventually(lambda: window.screenshot() == window.screenshot(), "a window at rest", within=10)
     window.screenshot(path=path, animations="disabled")

@@ -1,4 +1,4 @@
-"""The view Log: events as they come."""
+"""The view Log: events as they arrive."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.waiting import eventually
 
 @pytest.mark.slow
 def test_the_log_follows_pauses_and_expands(console: Console, bus: Bus) -> None:
-    """Events appear at the top; paused ones wait, and none is lost; a row expands to its JSON."""
+    """Events appear at the top; while paused they wait and none is lost; a row expands to its JSON."""
     page = bus.page("log:live")
     page.add("observation", "before")
     window = console.open("#/log?q=page:log:live")
@@ -37,7 +37,7 @@ def test_the_log_follows_pauses_and_expands(console: Console, bus: Bus) -> None:
 
 @pytest.mark.browser
 def test_each_kind_of_event_has_a_line_of_its_own(console: Console, bus: Bus) -> None:
-    """Each kind of event has a line of its own, and an id in a reason is a short one."""
+    """The line describes the event, and shortens ids in reasons."""
     session = bus.notepad("log:said")
     session.write("# Plan")
     session.update("find_replace", find="Plan", replace="The plan")
@@ -70,7 +70,7 @@ def test_each_kind_of_event_has_a_line_of_its_own(console: Console, bus: Bus) ->
 
 
 def test_a_long_log_says_how_much_is_loaded(console: Console, served: Served) -> None:
-    """The count is of what is loaded, and says so."""
+    """The count says that it is of the newest events only."""
     rows = [NewObservation(type="observation", content=f"row {each}") for each in range(501)]
     with Bus.connect(served.url, source="daemon", max_observations=1000) as bus:
         bus.page("log:long").add_many(rows)
@@ -80,7 +80,7 @@ def test_a_long_log_says_how_much_is_loaded(console: Console, served: Served) ->
 
 @pytest.mark.browser
 def test_enter_goes_from_the_filter_to_the_events(console: Console, bus: Bus) -> None:
-    """With the keyboard alone: filter, go to the first event, open it."""
+    """By keyboard alone: filter, go to the first event, open it."""
     bus.page("log:enter").add("observation", "found")
     window = console.open("#/log")
     window.keyboard.press("/")
@@ -93,7 +93,7 @@ def test_enter_goes_from_the_filter_to_the_events(console: Console, bus: Bus) ->
 
 @pytest.mark.browser
 def test_hostile_text_is_shown_as_text(console: Console, bus: Bus) -> None:
-    """Markup, scripts, escape sequences and characters that reorder text do nothing, and are seen."""
+    """Markup, scripts, escape sequences and characters that reorder text are shown and have no effect."""
     hostile = "<img src=x onerror=alert(1)><script>alert(2)</script> \x1b[31mred \u202etfel"
     seen = "<img src=x onerror=alert(1)><script>alert(2)</script> ESC[31mred 202Etfel"
     page = bus.page("log:hostile")
@@ -109,7 +109,7 @@ def test_hostile_text_is_shown_as_text(console: Console, bus: Bus) -> None:
 @pytest.mark.browser
 @pytest.mark.timeout(600)
 def test_a_hundred_thousand_rows_scroll(open_console: Opened, served: Served) -> None:
-    """Only visible rows are in the document, frames stay short, and live rows do not move what one reads."""
+    """Only visible rows are in the document, frames stay short, and live rows do not move the visible ones."""
     with Bus.connect(served.url, source="daemon", max_observations=200_000) as bus:
         page = bus.page("log:many")
         for batch in range(100):

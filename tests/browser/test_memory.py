@@ -1,4 +1,4 @@
-"""The view Memory: what agents keep, corrected and deleted, and the context they get of it."""
+"""The view Memory: notes, notepads, todo lists and other memories of agents, and the context made of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.browser.test_shell import violations
 
 
 def remember(bus: Bus, session: str, page: str = "main") -> str:
-    """Fill all memories of a session; return a session begun from it."""
+    """Fill all memories of a session; return a session spawned from it."""
     bus.notes(session).add("The bank answers on Mondays only", ["bank"])
     bus.notes(session).add("The user is in Lagos every spring", ["user"])
     bus.notepad(session).write("# Case\n\nThe card is stolen.\n")
@@ -27,7 +27,7 @@ def remember(bus: Bus, session: str, page: str = "main") -> str:
 
 @pytest.mark.browser
 def test_notes_are_searched_corrected_and_deleted(console: Console, bus: Bus) -> None:
-    """A note is searched, changed and deleted; a change of somebody else in between is refused, and says so."""
+    """A correction is refused with a message if another client has changed the note meanwhile."""
     remember(bus, "memory-notes", "memory:notes")
     notes = bus.notes("memory-notes")
     console.sees_failures = True
@@ -56,7 +56,7 @@ def test_notes_are_searched_corrected_and_deleted(console: Console, bus: Bus) ->
 
 @pytest.mark.slow
 def test_notepad_versions_are_compared_and_restored(console: Console, bus: Bus) -> None:
-    """A version shows what it changed; an old one comes back as a new one."""
+    """A version shows its changes; restoring an old one makes a new one."""
     remember(bus, "memory-pad", "memory:pad")
     window = console.open("#/memory?session=memory-pad&tab=notepad")
     expect(window.locator(".version")).to_have_count(2)
@@ -73,7 +73,7 @@ def test_notepad_versions_are_compared_and_restored(console: Console, bus: Bus) 
 
 @pytest.mark.browser
 def test_todo_items_change_and_a_session_ends(console: Console, bus: Bus) -> None:
-    """An item gets another status and goes; a task shows what it came to; the tree has the child; a session ends."""
+    """One item is completed, one deleted; a task shows its summary; the tree shows the child; the session ends."""
     child = remember(bus, "memory-todo", "memory:todo")
     window = console.open("#/memory?session=memory-todo&tab=todo")
     window.get_by_label("Status of Ask the bank").select_option("completed")
@@ -93,7 +93,7 @@ def test_todo_items_change_and_a_session_ends(console: Console, bus: Bus) -> Non
 
 @pytest.mark.browser
 def test_context_lines_link_to_their_sources(console: Console, bus: Bus) -> None:
-    """Its text is that of `assemble`; a small budget leaves things out; a line leads to its story."""
+    """The context is that of `assemble`; a small budget leaves lines out; a line links to its story."""
     remember(bus, "memory-context", "memory:context")
     window = console.open("#/memory?page=memory:context&session=memory-context&tab=context")
     expect(window.locator(".context-lines")).not_to_have_count(0)
@@ -110,7 +110,7 @@ def test_context_lines_link_to_their_sources(console: Console, bus: Bus) -> None
 
 @pytest.mark.browser
 def test_past_memory_is_shown_read_only(console: Console, bus: Bus) -> None:
-    """At a moment the notes are those of then, and nothing can be written."""
+    """At a moment of the past the notes are those of then, without forms."""
     remember(bus, "memory-past", "memory:past")
     first = bus.notes("memory-past").history()[0].position
     window = console.open(f"#/memory?session=memory-past&at={first}")
@@ -124,7 +124,7 @@ def test_past_memory_is_shown_read_only(console: Console, bus: Bus) -> None:
 
 @pytest.mark.browser
 def test_a_scratchpad_is_hidden_from_others(console: Console, bus: Bus) -> None:
-    """A person sees that an agent has one, not what is in it."""
+    """A person sees that an agent has a scratchpad, but not its content."""
     with Bus.connect(console.served.url, source="quiet-agent", kind="subagent") as agent:
         agent.scratchpad("quiet-agent").write("a secret of mine")
     window = console.open("#/memory?agent=quiet-agent")
@@ -136,7 +136,7 @@ def test_a_scratchpad_is_hidden_from_others(console: Console, bus: Bus) -> None:
 @pytest.mark.parametrize("width", [360, 1280])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_memory_passes_axe(open_console: Opened, served: Served, bus: Bus, scheme: str, width: int) -> None:
-    """Every part of a session, and the form that corrects a note."""
+    """Checks every part of a session, and the form that corrects a note."""
     session = f"memory-axe-{scheme}-{width}"
     remember(bus, session, "memory:axe")
     bus.turns(session).append("user", "Where is the card?")
@@ -167,7 +167,7 @@ def test_memory_passes_axe(open_console: Opened, served: Served, bus: Bus, schem
 
 @pytest.mark.slow
 def test_a_summary_expands_and_a_text_file_opens(console: Console, bus: Bus) -> None:
-    """A summary opens to what it replaced, at the moment shown; a file that is text can be read, another not."""
+    """A summary expands to the turns that it replaced, also in the past; text files open, others do not."""
     turns = bus.turns("memory-turns")
     turns.append("user", "Why does the payment fail?", tokens=6)
     turns.append("assistant", "The bank is closed.")

@@ -13,7 +13,7 @@ from tests.browser.serving import Served
 
 
 def test_changes_appear_without_a_reload(console: Console, bus: Bus) -> None:
-    """What another client adds, changes and resolves shows without a reload."""
+    """Additions, changes and resolutions of another client appear."""
     page = bus.page("now:live")
     window = console.open("#/now?page=now:live")
     expect(window.get_by_role("heading", name="No page is called now:live yet")).to_be_visible()
@@ -30,7 +30,7 @@ def test_changes_appear_without_a_reload(console: Console, bus: Bus) -> None:
 
 
 def test_a_checkbox_shows_closed_observations(console: Console, bus: Bus) -> None:
-    """The box shows what is resolved too, and says so in the filter; without it only what is open is there."""
+    """The checkbox adds closed observations, and its term to the filter."""
     page = bus.page("now:closed")
     page.add("observation", "open")
     page.resolve(page.add("observation", "done").id)
@@ -44,7 +44,7 @@ def test_a_checkbox_shows_closed_observations(console: Console, bus: Bus) -> Non
 
 
 def test_content_keeps_a_third_of_the_list_at_every_width(console: Console, bus: Bus) -> None:
-    """A third of the list is for the content, whatever else has a column; the panel links the ids of a reason."""
+    """Also with a selected observation, whose panel links the ids in a reason."""
     page = bus.page("now:room")
     ground = page.add("observation", "Card 4242 was used in Lagos at 14:09")
     alert = page.add("risk_alert", "Card 4242 looks stolen: it was in two countries", evidence=[ground.id])
@@ -66,7 +66,7 @@ def test_content_keeps_a_third_of_the_list_at_every_width(console: Console, bus:
 
 
 def test_the_filter_is_in_the_address(console: Console, bus: Bus) -> None:
-    """Typing filters at once; the address that it makes shows the same rows elsewhere."""
+    """Typing filters at once; the resulting address shows the same rows in another window."""
     page = bus.page("now:filter")
     page.add("risk_alert", "one", tags=["card"])
     page.add("risk_alert", "two", source="mail")
@@ -86,7 +86,7 @@ def test_the_filter_is_in_the_address(console: Console, bus: Bus) -> None:
 
 
 def test_observations_are_resolved_and_added_in_forms(console: Console, bus: Bus) -> None:
-    """A person acts by keys and forms, and the bus has it."""
+    """Actions by keys and forms reach the bus."""
     page = bus.page("now:act")
     added = page.add("risk_alert", "look at this")
     window = console.open("#/now?page=now:act")
@@ -110,7 +110,7 @@ def test_observations_are_resolved_and_added_in_forms(console: Console, bus: Bus
 
 
 def test_closing_the_removed_last_observation_is_no_error(console: Console, bus: Bus) -> None:
-    """When the only row leaves while it is selected, closing it is no error, though no row can have the focus."""
+    """When the only row disappears while it is selected, no row can have the focus."""
     page = bus.page("now:last")
     id = page.add("observation", "the only one").id
     window = console.open(f"#/now?page=now:last&selected={id}")
@@ -124,7 +124,7 @@ def test_closing_the_removed_last_observation_is_no_error(console: Console, bus:
 
 @pytest.mark.browser
 def test_a_type_button_toggles_its_filter(console: Console, bus: Bus) -> None:
-    """A button takes the place of a term that excludes its type, and leaves terms that only begin alike."""
+    """A button replaces a term that excludes its type, and keeps terms with the same prefix."""
     page = bus.page("now:chips")
     page.add("observation", "one")
     page.add("risk_alert", "two", tags=["type:observations"])
@@ -146,7 +146,7 @@ def test_a_type_button_toggles_its_filter(console: Console, bus: Bus) -> None:
 
 @pytest.mark.browser
 def test_a_page_that_fails_to_load_shows_no_rows_of_another(open_console: Opened, served: Served, bus: Bus) -> None:
-    """When a page cannot be loaded, its place is empty, though another one was there before."""
+    """When a page cannot be loaded, the rows of the previous one disappear."""
     bus.page("now:mine").add("observation", "mine")
     console = open_console(served, sees_failures=True)
     for view, content in (("now", ".table-row"), ("what-if", ".sides-row"), ("story", ".observation-badge")):
@@ -159,7 +159,7 @@ def test_a_page_that_fails_to_load_shows_no_rows_of_another(open_console: Opened
 
 @pytest.mark.browser
 def test_an_unknown_page_offers_to_choose_another(console: Console, bus: Bus) -> None:
-    """A mistyped name in a link is told from a page whose observations are all closed."""
+    """A mistyped name in a link differs from a page without open observations."""
     bus.page("now:typed").add("observation", "there")
     window = console.open("#/now?page=now:tpyed")
     expect(window.get_by_role("heading", name="No page is called now:tpyed yet")).to_be_visible()
@@ -170,7 +170,7 @@ def test_an_unknown_page_offers_to_choose_another(console: Console, bus: Bus) ->
 
 @pytest.mark.browser
 def test_joiners_that_belong_to_a_script_are_not_marked(console: Console, bus: Bus) -> None:
-    """Joined emoji, Persian and Devanagari are as they were written; what hides or reorders text is a sign."""
+    """Joined emoji, Persian and Devanagari are shown as written; characters that hide or reorder text are marked."""
     written = (
         "\U0001f469\u200d\U0001f469\u200d\U0001f467",
         "\U0001f3f3\ufe0f\u200d\U0001f308 \U0001f469\U0001f3fd\u200d\U0001f4bb",
@@ -189,7 +189,7 @@ def test_joiners_that_belong_to_a_script_are_not_marked(console: Console, bus: B
 
 @pytest.mark.browser
 def test_right_to_left_text_begins_at_the_right(console: Console, bus: Bus) -> None:
-    """A long Arabic text begins at the right of its cell, and its panel is from right to left too."""
+    """A long Arabic text begins at the right of its cell and of its panel."""
     bus.page("now:rtl").add("observation", "\u0645\u0631\u062d\u0628\u0627 " * 60)
     window = console.open("#/now?page=now:rtl")
     row = window.locator(".table-body .excerpt").first
@@ -200,7 +200,7 @@ def test_right_to_left_text_begins_at_the_right(console: Console, bus: Bus) -> N
 
 @pytest.mark.browser
 def test_long_content_keeps_the_actions_in_view(console: Console, bus: Bus) -> None:
-    """Panel and story show the beginning of a long content, and the rest on request."""
+    """Panel and story show the beginning of long content, and the rest on request."""
     id = bus.page("now:long").add("observation", "word " * 790 + "the end").id
     for view in ("now", "story"):
         window = console.open(f"#/{view}?page=now:long&selected={id}")
@@ -217,7 +217,7 @@ def test_long_content_keeps_the_actions_in_view(console: Console, bus: Bus) -> N
 
 @pytest.mark.browser
 def test_a_badge_beside_short_content_shows_the_whole_type(console: Console, bus: Bus) -> None:
-    """The badge in a form shows all of its type when there is room."""
+    """The badge in a form does not cut off the type when there is room."""
     id = bus.page("now:badge").add("pending_confirmation", "ok?").id
     window = console.open(f"#/now?page=now:badge&selected={id}")
     window.get_by_role("button", name="Resolve").click()

@@ -16,7 +16,7 @@ from tests.browser.test_shell import violations
 
 
 def make_dead_letters(bus: Bus, name: str, many: int) -> None:
-    """Have a subscription fail on some events until they are dead letters, and handle one more."""
+    """Make a subscription fail on some events until they are dead letters, and handle one more."""
     start = bus.position()
     page = bus.page(f"operations:{name}")
     for number in range(many + 1):
@@ -31,7 +31,7 @@ def make_dead_letters(bus: Bus, name: str, many: int) -> None:
 
 @pytest.mark.slow
 def test_dead_letters_are_retried_and_dropped(console: Console, bus: Bus) -> None:
-    """One goes back to its subscription, another one is dropped; the subscription's own count follows."""
+    """One is retried, one is dropped, then all are dropped; the table follows."""
     make_dead_letters(bus, "mail", 3)
     window = console.open("#/operations")
     letters = window.locator(".letters", has_text="mail")
@@ -50,7 +50,7 @@ def test_dead_letters_are_retried_and_dropped(console: Console, bus: Bus) -> Non
 
 @pytest.fixture
 def own_server(tmp_path: Path) -> Iterator[Served]:
-    """A server and a bus that nobody else uses."""
+    """A server and a bus of this test only."""
     with serve(f"embedded://{tmp_path}") as running:
         yield running
     stop_engine(tmp_path)
@@ -58,7 +58,7 @@ def own_server(tmp_path: Path) -> Iterator[Served]:
 
 @pytest.mark.browser
 def test_type_errors_name_their_line_and_valid_types_publish(own_server: Served, open_console: Opened) -> None:
-    """A mistake is named at its line; what is right is published, and daemons and the console know it at once."""
+    """Daemons and the console know a published type at once."""
     with Bus.connect(own_server.url, source="daemon") as bus:
         window = open_console(own_server).open("#/operations")
         window.get_by_role("button", name="Edit the types").click()
@@ -81,7 +81,7 @@ def test_type_errors_name_their_line_and_valid_types_publish(own_server: Served,
 
 @pytest.mark.browser
 def test_verify_shows_what_it_compared(own_server: Served, open_console: Opened) -> None:
-    """Everything is compared, and what came of it is said."""
+    """The result names the number of compared events."""
     with Bus.connect(own_server.url, source="daemon") as bus:
         for number in range(30):
             bus.page("main").add("observation", f"number {number}")
@@ -93,7 +93,7 @@ def test_verify_shows_what_it_compared(own_server: Served, open_console: Opened)
 
 @pytest.mark.browser
 def test_a_subscription_is_deleted(console: Console, bus: Bus) -> None:
-    """Its place in the log goes, after a question."""
+    """A dialog asks for confirmation, and mentions its dead letters."""
     make_dead_letters(bus, "to-be-deleted", 1)
     window = console.open("#/operations")
     window.get_by_role("button", name="Delete the subscription to-be-deleted").click()
@@ -107,7 +107,7 @@ def test_a_subscription_is_deleted(console: Console, bus: Bus) -> None:
 @pytest.mark.parametrize("width", [360, 1280])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_operations_pass_axe(open_console: Opened, served: Served, bus: Bus, scheme: str, width: int) -> None:
-    """With dead letters and the editor open; at 360 px only tables and code scroll sideways."""
+    """Checks dead letters and the open editor; at 360 px only tables and code scroll sideways."""
     make_dead_letters(bus, f"axe-{scheme}-{width}", 1)
     window = open_console(served, scheme=scheme, width=width).open("#/operations")
     expect(window.locator(".letters").first).to_be_visible()

@@ -47,7 +47,7 @@ def press(window: Window, key: str) -> bool:
 
 @pytest.mark.slow
 def test_facts_are_filtered_explained_and_retracted(console: Console, bus: Bus) -> None:
-    """Contested facts are marked; an ended one says why it was known; what is retracted no longer contests."""
+    """Contested facts are marked; an ended one shows its evidence; a retracted one no longer contests."""
     old = know(bus, "facts-flow", console.served.url)
     window = console.open("#/memory")
     window.get_by_role("link", name="facts-flow", exact=True).click()
@@ -83,7 +83,7 @@ def test_facts_are_filtered_explained_and_retracted(console: Console, bus: Bus) 
 
 @pytest.mark.browser
 def test_past_facts_are_shown_read_only(console: Console, bus: Bus) -> None:
-    """At a moment the facts are those that were known, with the times that followed; nothing is written."""
+    """At a moment of the past the facts are those known then, without forms."""
     old = know(bus, "facts-past", console.served.url)
     first = bus.facts("facts-past").why(old).events[0].position
     window = console.open(f"#/memory?scope=facts-past&fact={old}&at={first}")
@@ -98,7 +98,7 @@ def test_past_facts_are_shown_read_only(console: Console, bus: Bus) -> None:
 
 @pytest.mark.browser
 def test_neighbours_are_shown_as_a_graph(console: Console, bus: Bus) -> None:
-    """A node leads on to what is around it; more facts away there are more; a fact asserted here comes by itself."""
+    """A node links to its neighbours; a greater distance shows more nodes; a new fact appears by itself."""
     know(bus, "facts-graph", console.served.url)
     fact = bus.facts("facts-graph").query("Heron", "uses")[0]
     window = console.open(f"#/memory?scope=facts-graph&fact={fact.id}")
@@ -121,7 +121,7 @@ def test_neighbours_are_shown_as_a_graph(console: Console, bus: Bus) -> None:
 
 @pytest.mark.slow
 def test_preferences_are_added_edited_and_forgotten(console: Console, bus: Bus) -> None:
-    """An edit that somebody else was faster than shows both, and can go on; the history keeps what was said."""
+    """An edit that conflicts with a newer version shows both, and can continue; the history keeps all versions."""
     know(bus, "wishes", console.served.url)
     preferences = bus.preferences("wishes")
     console.sees_failures = True
@@ -155,7 +155,7 @@ def test_preferences_are_added_edited_and_forgotten(console: Console, bus: Bus) 
 
 @pytest.mark.browser
 def test_recall_results_show_their_reasons(console: Console, bus: Bus) -> None:
-    """Results come from the places that are chosen, each with its reasons, and lead to where they are."""
+    """Results come from the chosen memories, with reasons, and link to them."""
     know(bus, "asked", console.served.url)
     bus.notes("asked-s").add("The database moved to Postgres 17")
     window = console.open("#/memory?scope=asked&tab=recall&in=scope:asked+session:asked-s")
@@ -176,7 +176,7 @@ def test_recall_results_show_their_reasons(console: Console, bus: Bus) -> None:
 @pytest.mark.parametrize("width", [360, 1280])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_scope_passes_axe(open_console: Opened, served: Served, bus: Bus, scheme: str, width: int) -> None:
-    """Every part of a scope, a fact, and an empty scope; at 360 px the page does not scroll sideways."""
+    """Checks every part of a scope, a fact, and an empty scope; at 360 px the page does not scroll sideways."""
     scope = f"axe-{scheme}-{width}"
     old = know(bus, scope, served.url)
     console = open_console(served, scheme=scheme, width=width)

@@ -23,17 +23,17 @@ HIDE = """hidden => {
     Object.defineProperty(document, 'hidden', {value: hidden, configurable: true});
     document.dispatchEvent(new Event('visibilitychange'));
 }"""
-"""Lets the page believe that its window is out of sight, or in sight again."""
+"""Makes the page believe that its window is hidden, or visible again."""
 
 
 def violations(window: Window) -> list[str]:
-    """Return what axe finds wrong in the document."""
+    """Return the violations that axe finds in the document."""
     found = Axe().run(window).response["violations"]
     return [f"{each['id']}: {node['html'][:200]} {node['failureSummary']}" for each in found for node in each["nodes"]]
 
 
 def fill(bus: Bus, name: str) -> str:
-    """Put observations of all sorts onto a page; return the id of one that has everything."""
+    """Add observations of all sorts to a page; return the id of one with every field."""
     page = bus.page(name)
     ground = page.add("observation", "what it rests on", ttl="40s")
     rich = page.add(
@@ -48,7 +48,7 @@ def fill(bus: Bus, name: str) -> str:
 
 
 def check_every_view(console: Console, name: str, id: str) -> list[str]:
-    """Open each view, dialog and menu, and return all that axe finds."""
+    """Open each view, dialog and menu; return all violations that axe finds."""
     found: list[str] = []
 
     def look(window: Window, where: str) -> None:
@@ -81,7 +81,7 @@ def check_every_view(console: Console, name: str, id: str) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_page_passes_axe(open_console: Opened, served: Served, bus: Bus, scheme: str) -> None:
-    """The page with an observation selected has no violation."""
+    """Checks the page with a selected observation."""
     id = fill(bus, f"shell:axe-{scheme}")
     console = open_console(served, scheme=scheme)
     window = console.open(f"#/now?page=shell:axe-{scheme}&q=status:all&selected={id}")
@@ -96,7 +96,7 @@ def test_the_page_passes_axe(open_console: Opened, served: Served, bus: Bus, sch
 def test_every_view_and_dialog_passes_axe(
     open_console: Opened, served: Served, bus: Bus, scheme: str, width: int
 ) -> None:
-    """Every view, dialog and menu of the shell, in both colours, wide and narrow."""
+    """Checks every view, dialog and menu of the shell, in both colour schemes, wide and narrow."""
     id = fill(bus, f"shell:all-{scheme}-{width}")
     console = open_console(served, scheme=scheme, width=width)
     assert check_every_view(console, f"shell:all-{scheme}-{width}", id) == []
@@ -104,7 +104,7 @@ def test_every_view_and_dialog_passes_axe(
 
 @pytest.fixture
 def engine() -> Iterator[Server]:
-    """An engine that nobody starts again but the test."""
+    """An engine that only the test restarts."""
     server = Server(embedded_binary(), tcp=False, **DURABLE).start()
     yield server
     server.close()
@@ -112,7 +112,7 @@ def engine() -> Iterator[Server]:
 
 @pytest.mark.browser
 def test_the_page_recovers_when_the_engine_restarts(open_console: Opened, engine: Server) -> None:
-    """A banner says that the engine is away; when it is back, the page goes on by itself, with nothing missed."""
+    """A banner shows while the engine is away; afterwards the page continues by itself and misses nothing."""
     with serve(engine.url) as served, Bus.connect(engine.url, source="daemon") as bus:
         page = bus.page("main")
         page.add("observation", "before")
@@ -132,7 +132,7 @@ def test_the_page_recovers_when_the_engine_restarts(open_console: Opened, engine
 
 @pytest.mark.browser
 def test_a_restarted_server_asks_to_sign_in_again(open_console: Opened, engine: Server) -> None:
-    """A banner says that the server is away; a new one on its port has another key, so one signs in again."""
+    """A banner shows while the server is away; a new server on its port has another key."""
     with serve(engine.url) as served:
         console = open_console(served, sees_failures=True)
         window = console.open()
@@ -152,7 +152,7 @@ def test_a_restarted_server_asks_to_sign_in_again(open_console: Opened, engine: 
 
 @pytest.mark.browser
 def test_the_page_reloads_after_a_flush(open_console: Opened, engine: Server) -> None:
-    """A log that is not the one read so far makes the console load everything again, and follow the new one."""
+    """When the log was replaced, the console loads everything again and follows the new log."""
     with serve(engine.url) as served:
         with Bus.connect(engine.url, source="daemon") as bus:
             bus.page("main").add("observation", "of the old log")
@@ -170,7 +170,7 @@ def test_the_page_reloads_after_a_flush(open_console: Opened, engine: Server) ->
 
 @pytest.mark.browser
 def test_a_missing_sign_in_is_reported_once(open_console: Opened, served: Served, tmp_path: Path) -> None:
-    """The banner says what to do; the parts of a view that could not be loaded do not say it again."""
+    """The banner says what to do, and parts of a view that could not be loaded do not repeat it."""
     McpTokens(tmp_path / "tokens.yaml").add("other", McpIdentity.of("other"), scopes=["read"])
     with serve(served.url, tokens=tmp_path / "tokens.yaml") as strict:
         window = open_console(strict, sees_failures=True).window
@@ -184,7 +184,7 @@ def test_a_missing_sign_in_is_reported_once(open_console: Opened, served: Served
 
 @pytest.mark.browser
 def test_a_revoked_token_is_signed_out(open_console: Opened, served: Served, tmp_path: Path) -> None:
-    """A token that is revoked ends the stream, and the console asks for another one."""
+    """Revoking a token ends its stream, and the console asks for another token."""
     tokens = McpTokens(tmp_path / "tokens.yaml")
     secret = tokens.add("leaves", McpIdentity.of("leaves"), scopes=["read"])
     with serve(served.url, tokens=tmp_path / "tokens.yaml") as strict:
@@ -194,14 +194,14 @@ def test_a_revoked_token_is_signed_out(open_console: Opened, served: Served, tmp
         window.get_by_role("button", name="Sign in").click()
         expect(window.locator(".connection.live")).to_be_visible()
         window.wait_for_selector(".slider")
-        tokens.add("stays", McpIdentity.of("stays"), scopes=["read"])  # a file without tokens is not taken
-        window.evaluate(HIDE, True)  # so that it loads nothing by which it would notice
+        tokens.add("stays", McpIdentity.of("stays"), scopes=["read"])  # a file without tokens is refused
+        window.evaluate(HIDE, True)  # so that no other request notices it
         tokens.revoke("leaves")
         expect(window.get_by_text("You are not signed in.")).to_be_visible(timeout=30_000)
 
 
 def test_the_keyboard_alone_is_enough(console: Console, bus: Bus) -> None:
-    """Without a pointer: find a row, select it, resolve it, and close what was opened."""
+    """Find a row, select it and resolve it without a pointer."""
     page = bus.page("shell:keys")
     added = page.add("risk_alert", "needs someone")
     page.add("observation", "another")
@@ -225,7 +225,7 @@ def test_the_keyboard_alone_is_enough(console: Console, bus: Bus) -> None:
 
 @pytest.mark.browser
 def test_closing_a_dialog_returns_the_focus(console: Console, bus: Bus) -> None:
-    """A button and a row have the focus again when the dialog that they opened is closed."""
+    """Both a button and a row that opened the dialog get the focus back."""
     bus.page("shell:focus").add("observation", "there")
     window = console.open("#/now?page=shell:focus")
     row = window.get_by_role("row", name=re.compile("there"))
@@ -240,7 +240,7 @@ def test_closing_a_dialog_returns_the_focus(console: Console, bus: Bus) -> None:
 
 @pytest.mark.browser
 def test_focus_moves_to_the_next_row_when_one_leaves(console: Console, bus: Bus) -> None:
-    """When the row that has the focus leaves, the one that takes its place has it; the last one passes it back."""
+    """When the focused row disappears, the next one gets the focus, after the last one the previous."""
     page = bus.page("shell:triage")
     for content in ("fourth", "third", "second", "first"):
         page.add("observation", content)
@@ -261,7 +261,7 @@ def test_focus_moves_to_the_next_row_when_one_leaves(console: Console, bus: Bus)
 
 @pytest.mark.browser
 def test_a_fast_next_row_key_moves_the_focus(console: Console, bus: Bus) -> None:
-    """Also between a row's becoming the active one and the next picture."""
+    """Even between the activation of a row and the next frame."""
     for content in ("second", "first"):
         bus.page("shell:fast").add("observation", content)
     window = console.open("#/now?page=shell:fast")
@@ -276,7 +276,7 @@ def test_a_fast_next_row_key_moves_the_focus(console: Console, bus: Bus) -> None
 
 @pytest.mark.browser
 def test_focus_moves_on_when_a_row_leaves_behind_its_dialog(console: Console, bus: Bus) -> None:
-    """The row that took its place has it when the dialog is closed."""
+    """The row in its place gets the focus when the dialog is closed."""
     page = bus.page("shell:leaving")
     ids = [page.add("observation", content).id for content in ("third", "second", "first")]
     window = console.open("#/now?page=shell:leaving")
@@ -293,7 +293,7 @@ def test_focus_moves_on_when_a_row_leaves_behind_its_dialog(console: Console, bu
 
 @pytest.mark.browser
 def test_tab_reaches_every_part_and_wraps_around(console: Console, bus: Bus) -> None:
-    """Tab reaches every part of the page and comes round."""
+    """Tab moves through all parts of the page without a trap."""
     fill(bus, "shell:tab")
     window = console.open("#/now?page=shell:tab")
     window.wait_for_selector(".slider")
@@ -307,7 +307,7 @@ def test_tab_reaches_every_part_and_wraps_around(console: Console, bus: Bus) -> 
 
 @pytest.mark.browser
 def test_a_narrow_window_does_not_scroll_sideways(open_console: Opened, served: Served, bus: Bus) -> None:
-    """At 360 px all is reachable, and nothing is wider than the window."""
+    """At 360 px nothing is wider than the window, and an observation can be opened and closed."""
     id = fill(bus, "shell:narrow")
     console = open_console(served, width=360, height=740)
     with bus.subscribe("shell-narrow"):
@@ -328,7 +328,7 @@ def test_a_narrow_window_does_not_scroll_sideways(open_console: Opened, served: 
 
 @pytest.mark.browser
 def test_every_view_link_is_visible_at_every_width(open_console: Opened, served: Served, bus: Bus) -> None:
-    """No view is cut off, however long the name of the page is."""
+    """No link is cut off, even with a long page name."""
     bus.page("shell:a-page-with-a-long-name").add("observation", "there")
     window = open_console(served, width=1400).open("#/now?page=shell:a-page-with-a-long-name")
     cut = []
@@ -341,7 +341,7 @@ def test_every_view_link_is_visible_at_every_width(open_console: Opened, served:
 
 @pytest.mark.browser
 def test_views_do_not_change_each_others_styles(console: Console, bus: Bus) -> None:
-    """A view looks the same when it is opened first, and when all others were there before it."""
+    """A view looks the same whether it is opened first or after all others."""
     id = fill(bus, "shell:styles")
     bus.notes("shell-styles").add("a note")
     bus.facts("shell-styles").assert_fact("shop", "runs_on", "Node 24")
@@ -377,7 +377,7 @@ def test_views_do_not_change_each_others_styles(console: Console, bus: Bus) -> N
 @pytest.mark.browser
 @pytest.mark.parametrize("address", ["#/%E0", "#/now?page=&at="])
 def test_a_mangled_address_shows_the_page(console: Console, bus: Bus, address: str) -> None:
-    """A link that was cut off or escaped wrongly opens the console all the same."""
+    """A link that is cut off or badly escaped still opens the console."""
     bus.page("main").add("observation", "there")
     window = console.open(address)
     expect(window.get_by_role("link", name="Now")).to_have_attribute("aria-current", "page")
@@ -389,7 +389,7 @@ def test_a_mangled_address_shows_the_page(console: Console, bus: Bus, address: s
 def test_an_invalid_moment_offers_the_way_back_to_live(
     open_console: Opened, served: Served, bus: Bus, view: str
 ) -> None:
-    """What cannot be read says why, with the moment as the address has it, and how to leave it."""
+    """The view shows the error, the moment as in the address, and a button back to live."""
     bus.page("main").add("observation", "there")
     window = open_console(served, sees_failures=True).open(f"#/{view}?at=noon")
     expect(window.locator(".problem")).to_contain_text("'noon' is not a")
@@ -400,7 +400,7 @@ def test_an_invalid_moment_offers_the_way_back_to_live(
 
 @pytest.mark.browser
 def test_a_wrong_token_error_fits_a_narrow_window(open_console: Opened, served: Served, tmp_path: Path) -> None:
-    """The banner says what is wrong with it, and not how a program sends one; all of it can be read."""
+    """The banner describes the problem for people, and is not wider than the window."""
     McpTokens(tmp_path / "tokens.yaml").add("right", McpIdentity.of("right"), scopes=["read"])
     with serve(served.url, tokens=tmp_path / "tokens.yaml") as strict:
         window = open_console(strict, width=390, sees_failures=True).window
@@ -413,7 +413,7 @@ def test_a_wrong_token_error_fits_a_narrow_window(open_console: Opened, served: 
 
 @pytest.mark.browser
 def test_the_time_bar_of_an_empty_bus_has_no_times(open_console: Opened, tmp_path: Path) -> None:
-    """The bar of a new bus says that there is nothing yet, and no time of 1970."""
+    """The bar says that there are no events yet, and shows no time of 1970."""
     with serve(f"embedded://{tmp_path}") as new:
         window = open_console(new, sees_failures=True).open("#/now")
         expect(window.locator(".slider-end")).to_have_text("No events yet")
@@ -421,7 +421,7 @@ def test_the_time_bar_of_an_empty_bus_has_no_times(open_console: Opened, tmp_pat
 
 
 def test_every_module_of_the_first_paint_is_preloaded() -> None:
-    """The page names every module of the first paint, so that none is found only when another has been read."""
+    """The page lists every module of the first paint, so that none is discovered only in another one."""
     found: set[Path] = set()
     waiting = [CONSOLE / "app.js"]
     while waiting:
@@ -437,7 +437,7 @@ def test_every_module_of_the_first_paint_is_preloaded() -> None:
 @pytest.mark.alone
 @pytest.mark.browser
 def test_first_paint_of_a_new_server_is_quick(open_console: Opened, tmp_path: Path) -> None:
-    """A window that nothing is cached for is the first that a server sees, before any bus was opened for it."""
+    """The first window of a server, without a cache, before any bus is open."""
     times = []
     for number in range(3):
         with serve(f"embedded://{tmp_path / str(number)}") as new:
@@ -452,7 +452,7 @@ def test_first_paint_of_a_new_server_is_quick(open_console: Opened, tmp_path: Pa
 @pytest.mark.alone
 @pytest.mark.browser
 def test_first_paint_sends_less_than_200_kb(console: Console, bus: Bus) -> None:
-    """At most 200 kB are sent until the page is there, the time bar included; a start without a cache is quick."""
+    """Up to the complete page with its time bar; a start without a cache is also quick."""
     bus.page("shell:paint").add("observation", "there")
     client = console.window.context.new_cdp_session(console.window)
     client.send("Network.enable")
@@ -472,7 +472,7 @@ def test_first_paint_sends_less_than_200_kb(console: Console, bus: Bus) -> None:
 
 @pytest.mark.browser
 def test_changes_behind_a_hidden_window_are_marked(open_console: Opened, served: Served, bus: Bus) -> None:
-    """What is new, changed or gone since the window was out of sight is marked, until one has seen it."""
+    """New, changed and removed rows are marked until the person has seen them."""
     page = bus.page("shell:away")
     gone, changed = page.add("observation", "goes"), page.add("observation", "changes")
     page.add("observation", "stays")

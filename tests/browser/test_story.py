@@ -1,4 +1,4 @@
-"""The view Story: one observation, from what it rests on to what came of it."""
+"""The view Story: one observation, with its evidence, its events and its consequences."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.browser.test_shell import violations
 
 
 class Case(NamedTuple):
-    """Ids of observations that rest on each other, from the ground up."""
+    """Ids of observations, each of which rests on the one before."""
 
     ground: str
     pattern: str
@@ -24,8 +24,8 @@ class Case(NamedTuple):
     advice: str
 
 
-def tell(bus: Bus, name: str) -> Case:
-    """Write a chain of evidence that was read, acted on, and then lost its ground."""
+def write_chain(bus: Bus, name: str) -> Case:
+    """Write a chain of evidence that is read, acted on, and refuted at its start."""
     page = bus.page(name)
     ground = page.add("observation", "The card was used in Lagos")
     pattern = page.add("pattern_detected", "Two countries within ten minutes", evidence=[ground.id])
@@ -39,19 +39,19 @@ def tell(bus: Bus, name: str) -> Case:
 
 
 def life(window: Window) -> list[str]:
-    """Return what happened, as the line of events names it."""
+    """Return the names of the events in the timeline."""
     return window.locator(".life-step .life-head strong").all_inner_texts()
 
 
 def node(window: Window, content: str) -> str:
-    """Return the sign that a node of the graph has."""
+    """Return the mark of a node in the graph."""
     return window.locator(".graph-node", has_text=content).locator(".graph-mark").inner_text()
 
 
 @pytest.mark.slow
 def test_a_story_shows_events_evidence_and_readers(console: Console, bus: Bus) -> None:
-    """Events with what each changed, evidence, who read it and what they did next, what was pulled back."""
-    case = tell(bus, "story:whole")
+    """Events with their changes, evidence, readers and their next actions, and pulled-back observations."""
+    case = write_chain(bus, "story:whole")
     window = console.open(f"#/story?page=story:whole&selected={case.alert}")
     expect(window.locator(".life-step")).to_have_count(4)
     assert life(window) == ["added", "changed", "led to an action", "sent to review"]
@@ -74,8 +74,8 @@ def test_a_story_shows_events_evidence_and_readers(console: Console, bus: Bus) -
 
 @pytest.mark.slow
 def test_a_past_story_hides_later_events(console: Console, bus: Bus) -> None:
-    """In the past, later events and observations are not there; live, new ones come by themselves."""
-    case = tell(bus, "story:past")
+    """In the past, later events and observations are hidden; live, new ones appear by themselves."""
+    case = write_chain(bus, "story:past")
     page = bus.page("story:past")
     then = page.history(case.pattern)[0].position
     window = console.open(f"#/story?page=story:past&selected={case.pattern}&at={then}")
@@ -93,7 +93,7 @@ def test_a_past_story_hides_later_events(console: Console, bus: Bus) -> None:
 
 @pytest.mark.browser
 def test_the_graph_works_by_keyboard(console: Console, bus: Bus) -> None:
-    """Each node has the focus in turn and is brought into sight; Enter opens its story; keys zoom."""
+    """A focused node scrolls into view; Enter opens its story; keys zoom."""
     page = bus.page("story:keys")
     ids = [page.add("observation", "step 0").id]
     for step in range(1, 14):
@@ -135,8 +135,8 @@ def test_a_cleared_observation_keeps_its_story(console: Console, bus: Bus) -> No
 @pytest.mark.parametrize("width", [360, 1280])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_story_passes_axe(open_console: Opened, served: Served, bus: Bus, scheme: str, width: int) -> None:
-    """With a graph, and while nothing is chosen; at 360 px only the graph scrolls sideways."""
-    case = tell(bus, f"story:axe-{scheme}-{width}")
+    """Checks a graph, and the view without a selection; at 360 px only the graph scrolls sideways."""
+    case = write_chain(bus, f"story:axe-{scheme}-{width}")
     console = open_console(served, scheme=scheme, width=width)
     window = console.open(f"#/story?page=story:axe-{scheme}-{width}&selected={case.alert}")
     expect(window.locator(".graph-node")).to_have_count(4)

@@ -1,4 +1,4 @@
-"""The time bar: what was true at any moment."""
+"""The time bar: the page at any moment."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STATUSES = ["active", "pending_review", "resolved", "archived"]
 
 
 def busy_page(bus: Bus, name: str, events: int) -> Page:
-    """Return a page on which a lot has happened; each observation has another content."""
+    """Return a page with many events; each observation has a different content."""
     page = bus.page(name)
     choose = random.Random(name)
     ids: list[str] = []
@@ -32,13 +32,13 @@ def busy_page(bus: Bus, name: str, events: int) -> Page:
         if number % 3 == 0:
             ids.append(page.add(choose.choice(["risk_alert", "observation"]), f"item {number}").id)
         changes: list[Callable[[str], object]] = [page.resolve, page.review, page.reopen, page.archive, page.claim]
-        with suppress(Conflict):  # some do not follow that status
+        with suppress(Conflict):  # some transitions are not allowed
             choose.choice(changes)(choose.choice(ids))
     return page
 
 
 def page_of_seconds(bus: Bus, name: str, events: int) -> Page:
-    """Return such a page on which something went on changing for a second and a half, so that there is time to see."""
+    """Return such a page whose events span at least a second and a half."""
     page = busy_page(bus, name, events)
     added, changes = page.add("observation", "changes for a while"), count(1)
 
@@ -51,7 +51,7 @@ def page_of_seconds(bus: Bus, name: str, events: int) -> Page:
 
 
 def shown(window: Window) -> dict[str, str]:
-    """Return the status of each content that the table shows."""
+    """Return the status of each observation in the table, by content."""
     found: dict[str, str] = window.evaluate(
         """() => Object.fromEntries([...document.querySelectorAll('.now-table .table-body .table-row')].map(row => [
             row.querySelector('.excerpt').textContent,
@@ -73,7 +73,7 @@ def at_of(address: str) -> str:
 
 
 def expect_as_of(window: Window, page: Page) -> None:
-    """Wait until the table shows the page as it was at the moment in the address: same observations, same statuses."""
+    """Wait until the table shows the observations and statuses of the page at the moment in the address."""
 
     def same() -> bool:
         at = moment_of(window)
@@ -84,7 +84,7 @@ def expect_as_of(window: Window, page: Page) -> None:
 
 
 def click_at(window: Window, event: Event) -> None:
-    """Click on the slider where an event is, and wait for the moment."""
+    """Click on the slider at the time of an event, and wait until it is shown."""
     slider = window.get_by_role("slider")
     box = slider.bounding_box()
     assert box is not None
@@ -95,7 +95,7 @@ def click_at(window: Window, event: Event) -> None:
 
 
 def slide(open_console: Opened, served: Served, bus: Bus, name: str, times: int) -> None:
-    """Click on the slider at random moments, and compare with `as_of`."""
+    """Click on the slider at random events, and compare the page with `as_of`."""
     page = busy_page(bus, name, 20 + times)
     happened = list(bus.events(pages=[name]))
     window = open_console(served, width=1400, height=3600).open(f"#/now?page={name}&q=status:all")
@@ -122,7 +122,7 @@ def test_the_slider_shows_200_past_pages(open_console: Opened, served: Served, b
 
 
 def test_the_ends_of_a_short_time_bar_differ(console: Console, bus: Bus) -> None:
-    """All that happened within one second still has a beginning and an end."""
+    """Even if all events are within one second."""
     page = bus.page("time:short")
     page.add("observation", "first")
     page.add("observation", "second")
@@ -134,7 +134,7 @@ def test_the_ends_of_a_short_time_bar_differ(console: Console, bus: Bus) -> None
 
 @pytest.mark.slow
 def test_arrow_keys_step_through_events(console: Console, bus: Bus) -> None:
-    """Arrow keys go from event to event; a link shows a colleague the same; `l` is live again."""
+    """The address shows the same page in another window; `l` returns to live."""
     page = bus.page("time:steps")
     first = page.add("observation", "first")
     page.add("observation", "second")
@@ -162,7 +162,7 @@ def test_arrow_keys_step_through_events(console: Console, bus: Bus) -> None:
 
 @pytest.mark.browser
 def test_quick_key_presses_add_up(console: Console, bus: Bus) -> None:
-    """Keys that are pressed while a step is on its way count all the same; after `l`, none of them does."""
+    """Keys pressed during a step count; `l` cancels them."""
     busy_page(bus, "time:quick", 24)
     happened = list(bus.events(pages=["time:quick"]))
     window = console.open("#/now?page=time:quick")
@@ -173,13 +173,13 @@ def test_quick_key_presses_add_up(console: Console, bus: Bus) -> None:
     for key in ("ArrowLeft", "ArrowLeft", "ArrowLeft", "l"):
         window.keyboard.press(key)
     eventually(lambda: moment_of(window) == "", "live", within=10)
-    window.wait_for_timeout(500)  # for a step that is still on its way
+    window.wait_for_timeout(500)  # for a step that is still in flight
     assert moment_of(window) == ""
 
 
 @pytest.mark.browser
 def test_dragging_follows_the_pointer(console: Console, bus: Bus) -> None:
-    """While one drags, the page follows; where one lets go is the moment, and past the end is live."""
+    """The page follows while dragging; releasing selects the moment, and beyond the end is live."""
     page = page_of_seconds(bus, "time:drag", 24)
     window = console.open("#/now?page=time:drag&q=status:all")
     box = window.locator(".slider").bounding_box()
@@ -205,7 +205,7 @@ def test_dragging_follows_the_pointer(console: Console, bus: Bus) -> None:
 
 @pytest.mark.browser
 def test_playing_ends_live(console: Console, bus: Bus) -> None:
-    """Playing shows moment after moment, in order, and then what is true now."""
+    """Playing shows the moments in order, and ends with the live page."""
     page = page_of_seconds(bus, "time:play", 24)
     window = console.open("#/now?page=time:play&q=status:all")
     window.wait_for_selector(".slider")
@@ -225,7 +225,7 @@ def test_playing_ends_live(console: Console, bus: Bus) -> None:
 
 @pytest.mark.browser
 def test_an_invalid_time_is_explained(console: Console) -> None:
-    """While what one types is no time, the field shows examples of one."""
+    """The field shows examples while its text is not a time."""
     window = console.open("#/now")
     field = window.get_by_label("Moment").and_(window.locator("input"))
     field.fill("half past two")
@@ -236,7 +236,7 @@ def test_an_invalid_time_is_explained(console: Console) -> None:
 
 @pytest.mark.browser
 def test_a_typed_time_and_the_c_key_select_an_event(console: Console, bus: Bus) -> None:
-    """A typed time is the last event before it; `c` is the last change of what is selected, then the one before."""
+    """A typed time selects the last event before it; `c` the last change of the selection, then earlier ones."""
     page = bus.page("time:typed")
     added = page.add("observation", "looked at")
     await_tick(bus)

@@ -1,4 +1,4 @@
-"""Screenshots for people to look at, and for the documentation: `build/console/*.png`."""
+"""Screenshots for people to look at: `build/console/*.png`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SEEN = (
 
 
 def play(bus: Bus, name: str) -> str:
-    """Let some daemons and agents work on a page; return the id of the most interesting observation."""
+    """Fill a page like daemons and agents do; return the id of the most interesting observation."""
     page = bus.page(name)
     choose = random.Random(5)
     ids: list[str] = []
@@ -56,7 +56,7 @@ def play(bus: Bus, name: str) -> str:
 def test_every_view_is_photographed_at_three_widths(
     open_console: Opened, served: Served, bus: Bus, pictures: Path, scheme: str
 ) -> None:
-    """Every view of the shell, at three widths."""
+    """The page, a selected observation, the log and the past."""
     name = {"light": "user:42", "dark": "user:43"}[scheme]
     id = play(bus, name)
     for width, height in SIZES:

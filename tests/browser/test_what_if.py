@@ -20,7 +20,7 @@ from tests.waiting import eventually
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A server with a log of its own: this view reads all of it, and other tests write 100,000 events."""
+    """A server with its own log: this view reads all of it, and other tests write 100,000 events."""
     directory = tmp_path_factory.mktemp("what-if")
     with serve(f"embedded://{directory}") as running:
         yield running
@@ -36,7 +36,7 @@ def row(window: Window, content: str) -> str:
 
 @pytest.mark.slow
 def test_a_silenced_source_takes_its_dependents_along(console: Console, served: Served) -> None:
-    """What it said is gone, what rested on that, what that caused; what it refuted is back. Each says why."""
+    """Its observations, their dependents and effects are gone, and refuted ones are back, each with a reason."""
     with Bus.connect(served.url, source="clock") as clock, Bus.connect(served.url, source="desk") as desk:
         page = clock.page("what-if:why")
         said = page.add("observation", "said by the clock")
@@ -65,7 +65,7 @@ def test_a_silenced_source_takes_its_dependents_along(console: Console, served: 
 
 @pytest.mark.browser
 def test_both_sides_match_as_of(console: Console, served: Served) -> None:
-    """At random positions, without random sources: the same ids as `page.as_of` has, on either side."""
+    """At random positions, without random sources, both sides have the ids of `page.as_of`."""
     chance = random.Random(7)
     names = ["a", "b", "c"]
     buses = [Bus.connect(served.url, source=f"source-{name}") for name in names]
@@ -91,13 +91,13 @@ def test_both_sides_match_as_of(console: Console, served: Served) -> None:
         window.evaluate("address => { location.hash = address }", address)
         open_of = lambda past: {each.id for each in past.list(limit=1000) if each.status_class == "open"}  # noqa: E731
         expected = (open_of(page.as_of(position)), open_of(page.as_of(position, silent)))
-        eventually(lambda: sides(window) == expected, f"{position} without {silent}", within=15)  # noqa: B023 - it is called here
+        eventually(lambda: sides(window) == expected, f"{position} without {silent}", within=15)  # noqa: B023  # called immediately
     for bus in buses:
         bus.close()
 
 
 def change(page: Page, id: str, way: int) -> None:
-    """Do one of three things to an observation."""
+    """Review, archive or link an observation."""
     if way == 0:
         page.review(id)
     elif way == 1:
@@ -121,7 +121,7 @@ def sides(window: Window) -> tuple[set[str], set[str]]:
 @pytest.mark.parametrize("width", [360, 1280])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_what_if_passes_axe(open_console: Opened, served: Served, bus: Bus, scheme: str, width: int) -> None:
-    """With differences, and on an empty page."""
+    """Checks a page with differences, and an empty page."""
     name = f"what-if:axe-{scheme}-{width}"
     ground = bus.page(name).add("observation", "of the daemon")
     with Bus.connect(served.url, source="other") as other:
@@ -141,7 +141,7 @@ def test_what_if_passes_axe(open_console: Opened, served: Served, bus: Bus, sche
 
 @pytest.mark.browser
 def test_a_large_page_is_shown_in_parts(console: Console, served: Served) -> None:
-    """Of many rows the first ones are in the document, and more on request; the sum counts all."""
+    """Only the first rows are in the document, more on request; the sum counts all."""
     with Bus.connect(served.url, source="many", max_observations=1000) as bus:
         bus.page("what-if:many").add_many([NewObservation(type="observation", content=f"row {n}") for n in range(450)])
     window = console.open("#/what-if?page=what-if:many&without=many")

@@ -52,8 +52,8 @@ def read_shard(log: Log, shard: int) -> Step[ShardState]:
     keys = log.keys(shard)
     floor, at, archived = (yield from read_floor(log, shard)), START._replace(shard=shard), list[Any]()
     while at < floor.position:
-        stretch = yield from archived_after(log, floor, at, 10_000)
-        archived, at = archived + stretch.entries, stretch.at
+        chunk = yield from archived_after(log, floor, at, 10_000)
+        archived, at = archived + chunk.entries, chunk.at
     entries = archived + (yield from ask(shard, "XRANGE", keys.log, f"({floor.position.stream_id}", "+"))
     names = {name.decode() for name in (yield from ask(shard, "HKEYS", keys.pages))}
     checkpoint = yield from read_unchecked(keys)

@@ -445,13 +445,13 @@ ROUNDS = 6
 
 
 BREACHES: dict[str, tuple[str, str]] = {
-    "a subscriber that skips": ("skipped", "everything"),
-    "a script without fences": ("fence violated", "claimer"),
-    "a script without claims": ("split claim", ""),
-    "a client that retries anew": ("duplicated", "publisher"),
-    "a client that trusts the primary": ("lost", "publisher"),
-    "a client that answers from memory": ("non-monotonic", "reader"),
-    "a fold that forgets": ("state != fold", "('main'"),
+    "subscriber skips events": ("skipped", "everything"),
+    "script ignores fences": ("fence violated", "claimer"),
+    "script ignores claims": ("split claim", ""),
+    "client retries with a new id": ("duplicated", "publisher"),
+    "client trusts the primary": ("lost", "publisher"),
+    "client returns old answers": ("non-monotonic", "reader"),
+    "fold skips links": ("state != fold", "('main'"),
 }
 """The kind of violation that each sabotage must cause, and where."""
 

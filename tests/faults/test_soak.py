@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.faults.history.soak import Limits, beyond, soak, summary
+from tests.faults.history.soak import Limits, above_limits, soak, summary
 
 LIMITS = Limits(memory=400, disk=500)
 
@@ -12,12 +12,12 @@ LIMITS = Limits(memory=400, disk=500)
 def test_a_series_that_ends_above_its_limit_is_a_violation() -> None:
     growing = [(float(t), 100.0 + 5 * t) for t in range(100)]
     level = [(float(t), 300.0) for t in range(100)]
-    found = beyond({"memory of a": growing, "memory of b": level, "disk": growing}, LIMITS)
+    found = above_limits({"memory of a": growing, "memory of b": level, "disk": growing}, LIMITS)
     assert [violation.where for violation in found] == ["memory of a", "disk"]
 
 
 def test_a_passing_peak_is_not_a_violation() -> None:
-    assert beyond({"memory of a": [(float(t), 900.0 if t == 50 else 100.0) for t in range(100)]}, LIMITS) == []
+    assert above_limits({"memory of a": [(float(t), 900.0 if t == 50 else 100.0) for t in range(100)]}, LIMITS) == []
 
 
 def test_growth_is_measured_over_the_last_half() -> None:

@@ -1,5 +1,5 @@
-"""Rounds of faults, and the checker of what everyone was told meanwhile.
+"""Rounds of faults, and the judge of the answers that processes got meanwhile.
 
-Real processes use one bus while others are killed, halted and cut off; each writes down what it was told. Afterwards
-`judge` reads these notes and what the engines held, and says which promise was broken, where, and what shows it.
+Real processes use one bus while some are killed, paused and cut off; each records its calls and answers. Afterwards
+`judge` reads these records and the data of the engines, and reports each broken promise with its evidence.
 """

@@ -1,13 +1,13 @@
-"""Play rounds of faults for some seconds, judge each, and say in numbers what came of it.
+"""Play rounds of faults for some seconds, judge each, and print a report.
 
     python -m tests.faults.history [--seconds 180] [--seed 1] [--older REV | --older none] [--report FILE]
         [--keep DIRECTORY]
     python -m tests.faults.history --soak [--seconds 3600] [--memory-limit 400] [--disk-limit 2000] [--report FILE]
 
-Every round lasts half a minute, and has a seed of its own that follows from the first. Half of the processes of every
-second round run an earlier version of the code. With --soak nothing fails, all work at a moderate rate, and what they
-take is measured. Ends with 1 when there is a violation. With --keep, the history of a round with one is kept, to be
-looked at again: `judge(pickle.load(file))`.
+Every round lasts half a minute, and has its own seed, counted up from the first. Half of the processes of every second
+round run an earlier version of the code. With --soak there are no faults, all roles work at a moderate rate, and memory
+and disk are measured. The exit code is 1 if there is a violation. With --keep, the history of a round with a violation
+is kept, so that it can be judged again: `judge(pickle.load(file))`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tests.faults.history.soak import Limits, soak, summary
 from tests.faults.history.soak import table as measured
 
 ROUND = 30.0
-"""Seconds of one round; they are judged one by one, so that their notes stay small."""
+"""Seconds of one round; rounds are judged one by one, so that their records stay small."""
 
 _SHOWN = 10  # violations; the report has them all
 
@@ -49,7 +49,7 @@ def main() -> int:
     given.add_argument("--memory-limit", type=float, default=400.0, help="MB for each process and engine, in a soak")
     given.add_argument("--disk-limit", type=float, default=2000.0, help="MB for engines and archive, in a soak")
     options = given.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that nothing goes on alone
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that no process outlives this one
     report, text = _soak(options) if options.soak else _fail(options)
     if options.report:
         options.report.write_text(json.dumps(report, indent=2))
@@ -60,7 +60,7 @@ def main() -> int:
 
 
 def _soak(options: argparse.Namespace) -> tuple[dict[str, Any], str]:
-    """Measure; return the report, and as text."""
+    """Measure; return the report, also as text."""
     limits = Limits(options.memory_limit, options.disk_limit)
     series, found = soak(options.seconds, options.seed, limits, tell=_tell)
     report = {
@@ -71,7 +71,7 @@ def _soak(options: argparse.Namespace) -> tuple[dict[str, Any], str]:
 
 
 def _fail(options: argparse.Namespace) -> tuple[dict[str, Any], str]:
-    """Play rounds; return the report, and as text."""
+    """Play rounds; return the report, also as text."""
     with short_directory() as directory:
         older, notes = _older(options.older, directory)
         rounds, tally = _play(options.seconds, options.seed, older, options.keep)
@@ -81,7 +81,7 @@ def _fail(options: argparse.Namespace) -> tuple[dict[str, Any], str]:
 
 
 def _older(revision: str, directory: Path) -> tuple[Path | None, list[str]]:
-    """Return where the older version is, if there is one, and what the report says of it."""
+    """Return the directory of the older version, if there is one, and a note for the report."""
     if revision == "none":
         return None, ["older version: none, as was asked for"]
     try:
@@ -100,7 +100,7 @@ def _play(
     while left > 0:
         seed, lasts = first + len(rounds), min(ROUND, left)
         history = play_round(
-            lasts, seed, tell=lambda line: _tell(f"seed {seed}: {line}"),  # noqa: B023  # called at once
+            lasts, seed, tell=lambda line: _tell(f"seed {seed}: {line}"),  # noqa: B023  # called immediately
             older=older if len(rounds) % 2 else None,
         )  # fmt: skip
         found = judge(history, tally)
@@ -113,7 +113,7 @@ def _play(
 
 
 def _tell(line: str) -> None:
-    """Show how far it is, where someone looks on."""
+    """Show the progress on a terminal."""
     if sys.stderr.isatty():
         sys.stderr.write(f"\r{line:<78}")
         sys.stderr.flush()

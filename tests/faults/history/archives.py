@@ -1,4 +1,4 @@
-"""The archives of a round: one for each log, since one that was flushed begins anew and gets a place of its own."""
+"""The archives of a round: one for each log, since a new log begins after a flush."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from scratchbus.eventlog.compression import zstd
 from tests.faults.history.logbook import Entry
 
 TERMS: dict[str, Any] = {"retain": "3s", "retain_events": 100, "archive_segment": 100}
-"""What stays in the log: more than a failover with writes lost may lose, which would be in the archive alone then."""
+"""Settings that keep more events in the log than a failover may lose, which would then be in the archive only."""
 
 
 class Archives(Archive):
-    """An archive that keeps the logs of a bus apart."""
+    """An archive with a separate directory for each log of a bus."""
 
     def __init__(self, directory: Path, bus: str) -> None:
         super().__init__(DirectoryStore(directory), bus)
@@ -25,14 +25,14 @@ class Archives(Archive):
         self._logs: dict[str, Archive] = {}
 
     def catalog(self, shard: int, origin: str) -> SegmentCatalog:
-        """Return the segments of a log."""
+        """Return the catalog of a log."""
         if origin not in self._logs:
             self._logs[origin] = Archive(DirectoryStore(self._directory / origin), self._name)
         return self._logs[origin].catalog(shard, origin)
 
 
 def read_archived(directory: Path, bus: str, origin: str, until: int) -> list[Entry]:
-    """Return the archived events of a log up to one of them, from the text of the files."""
+    """Return the archived events of a log up to a seq, from the text of the files."""
     entries = []
     for manifest in sorted((directory / origin / bus / "0000").glob("*.manifest.json")):
         segment = manifest.parent / json.loads(manifest.read_bytes())["files"]["segment"]["name"]

@@ -1,4 +1,4 @@
-"""The engines of a round: a primary and its replica behind a proxy, and what can be done to them."""
+"""The engines of a round: a primary and its replica behind a proxy, and the faults of both."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from tests.waiting import eventually
 TAG = f"{{{BUS}:0}}:"
 LOG = f"{TAG}log"
 LOST = 0.03
-"""The share of requests and replies at which connections are cut while replies are dropped."""
+"""The share of requests and replies that are lost with their connections during `drop replies`."""
 ASTRAY = 10
-"""How many events, at least, go to the old primary when everyone is led late to the new one."""
+"""The minimum number of events that go to the old primary during a late failover."""
 
 
 class Reign(NamedTuple):
-    """A stretch of time in which the log was one and the same, and what it held in the end.
+    """A period with one and the same log, and that log at its end.
 
-    It begins between the two moments `begun`, and ends between the two moments `over` (monotonic seconds), by a
-    failover, by a flush, or with the round. All the while the clock of the engine was `skew` ms ahead of ours.
+    It begins between the two times `begun`, and ends between the two times `over` (monotonic seconds), by a failover, a
+    flush, or the end of the round. During it the clock of the engine was `skew` ms ahead of ours.
     """
 
     log: Logbook
@@ -45,7 +45,7 @@ class Reign(NamedTuple):
 
 
 class Arena:
-    """A primary that syncs every write, a replica that does so too, and a proxy to whichever is primary."""
+    """A primary and a replica, which sync every write, and a proxy to the current primary."""
 
     def __init__(self, seed: int, archives: Path) -> None:
         self._archives = archives
@@ -85,7 +85,7 @@ class Arena:
         self.replica.close()
 
     def do(self, kind: str, lasts: float, target: str = "") -> None:
-        """Have the engine, or the way to it, fail; what drops, delays or cuts goes on until `undo`."""
+        """Inject a fault into the engine or the network; drops, delays and cuts last until `undo`."""
         self.did[kind] += 1
         match kind:
             case "kill engine":
@@ -95,7 +95,7 @@ class Arena:
             case "power cut":
                 assert isinstance(self.primary, Machine)
                 self._settle()
-                self.proxy.release("request")  # else nothing would be written that could be lost
+                self.proxy.release("request")  # otherwise no write could get lost
                 self.proxy.release("reply")
                 torn = self._random if self._random.random() < 0.5 else None
                 self.unsynced += self.primary.cut_power(torn)
@@ -135,7 +135,7 @@ class Arena:
                 self._add_by_hand()
 
     def undo(self, kind: str, target: str = "") -> None:
-        """End what lasted."""
+        """End a lasting fault."""
         match kind:
             case "drop replies":
                 self.proxy.calm()
@@ -151,28 +151,28 @@ class Arena:
                 self.repair()
 
     def _add_by_hand(self) -> None:
-        """Add an entry to the log that scratchbus did not write, with an id of now, of later, or beyond all time."""
+        """Add a foreign entry to the log, with a stream id of now, of later, or the far future."""
         with self.primary.client() as client:
             now = client.time()[0] * 1000
             id = self._random.choice(["*", f"{now + 2_000}-0", f"{now + 3_600_000}-1", f"{2**64 - 2}-5"])
-            with suppress(ResponseError):  # there is one with a higher id already
+            with suppress(ResponseError):  # the log has a higher id already
                 client.xadd(LOG, {"by": "hand"}, id=id)
 
     def repair(self) -> None:
-        """Remove what was added by hand; also what a failover has brought back."""
+        """Remove entries added by hand, including those that a failover restored."""
         with Bus.connect(self.primary.url, bus=BUS, source="repairer") as bus:
             bus.repair()
 
     def end(self) -> None:
-        """Take note that the round is over."""
+        """Record the end of the round."""
         self._check_copies()
         now = time.monotonic()
         self._reign_ends(self._read(self.primary), (now, now), "end")
 
     def _settle(self) -> None:
-        """Wait until the replica follows: only such a one is ever promoted, and only beside it a primary killed.
+        """Wait until the replica follows: otherwise it is not promoted, and the primary is not killed.
 
-        It follows also while one way to it is cut, as long as it has not noticed.
+        A replica follows even while one direction to it is cut, as long as it has not noticed.
         """
         self._check_copies()
         with self.replica.client() as client:
@@ -185,17 +185,19 @@ class Arena:
                 eventually(is_up, within=30)
 
     def _check_copies(self) -> None:
-        """Fail when a server of another run follows the primary: WAIT would count copies that are not on the replica.
+        """Fail if a server of another run follows the primary: WAIT would count its copies.
 
-        A replica whose primary is gone asks again every second at a port that may be ours by now.
+        A replica without a primary retries every second at the port of its old primary, which may be ours by now.
         """
         with self.primary.client() as client:
             about = client.info("replication")
         ports = {about[f"slave{number}"]["port"] for number in range(about["connected_slaves"])}
-        assert ports <= {0, self.replica.port}, f"a server of another run, on port {ports}, is a replica of the primary"
+        assert ports <= {0, self.replica.port}, (
+            f"a server of another run, on ports {ports}, is a replica of the primary"
+        )
 
     def _lead_astray(self, lasts: float) -> None:
-        """Let all write to the old primary still, for some time, and until it has what the new one will not have."""
+        """Let clients write to the old primary for some time, until it has events that the new one lacks."""
         with self.primary.client() as client:
             begun, deadline = client.xlen(LOG), time.monotonic() + 2
             time.sleep(lasts)
@@ -203,8 +205,8 @@ class Arena:
                 time.sleep(0.01)
 
     def _fail_over(self, begun: float) -> None:
-        """Lead everyone to the replica; the old primary begins anew as its replica, once its log was read."""
-        self.replica.promote()  # a second time when it is late, which does no harm
+        """Lead everyone to the replica; read the log of the old primary, and make it the new replica."""
+        self.replica.promote()  # the second time in a late failover, which does no harm
         self.proxy.fail_over(self.replica)
         self.primary.kill()
         over = time.monotonic()
@@ -217,12 +219,12 @@ class Arena:
         self.repair()
 
     def _flush(self) -> None:
-        self.relay.release()  # else it would never be known whether the replica has it
+        self.relay.release()  # otherwise WAIT below would not return
         begun = time.monotonic()
         with self.primary.client() as client:
-            pipe = client.pipeline(transaction=True)  # so that nothing is written in between
+            pipe = client.pipeline(transaction=True)  # so that no write comes in between
             *found, _ = _ask_for_log(pipe).execute_command("FLUSHALL").execute()
-            client.wait(1, 30_000)  # else a failover could bring back what was flushed
+            client.wait(1, 30_000)  # otherwise a failover could restore the flushed log
         self._reign_ends(self._logbook(*found), (begun, time.monotonic()), "flush")
 
     def _read(self, server: Server) -> Logbook:
@@ -230,7 +232,7 @@ class Arena:
             return self._logbook(*_ask_for_log(client.pipeline(transaction=True)).execute())
 
     def _logbook(self, raw: Any, tail: bytes | None, floor: bytes | None, origin: bytes | None) -> Logbook:
-        """Return a log with what it has left to its archive, and without what was added by hand behind its tail.
+        """Return a log with its archived events, and without entries added by hand after its tail.
 
         redis-py parses the reply of XRANGE into pairs of an id and a mapping.
         """
@@ -242,14 +244,14 @@ class Arena:
         return Logbook(archived + [entry for entry in live if entry.seq > until])
 
     def _reign_ends(self, log: Logbook, over: tuple[float, float], by: Literal["failover", "flush", "end"]) -> None:
-        """Take note of a reign; of a failover, before the new primary is called so."""
+        """Record the end of a reign; call it before swapping primary and replica."""
         skew = self.primary.skew * 1000 if isinstance(self.primary, Machine) else 0.0
         self.reigns.append(Reign(log, self._begun, over, by, skew))
         self._begun = over
 
 
 def _ask_for_log(pipe: Any) -> Any:
-    """Have it give a log, where that ends, upwards and downwards, and its origin."""
+    """Queue the commands that read the log, its tail, its floor and its origin."""
     return pipe.execute_command("XRANGE", LOG, "-", "+").get(f"{TAG}tail").get(f"{TAG}floor").get(f"{TAG}origin")
 
 

@@ -1,4 +1,4 @@
-"""What a round left behind, put in order for those who judge it."""
+"""The history of a round, indexed for the judge."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from tests.faults.history.logbook import Entry, State, Subject
 from tests.faults.marks import traced
 
 ANSWERED = 1.5
-"""Seconds after which a client may have tried again by itself: less than it waits for a reply."""
+"""Seconds after which a client may have retried by itself: less than its timeout."""
 
 _WORD = re.compile(r'"([0-9A-Z]{26})"')
 
 
 @dataclass
 class History:
-    """All that is known of a round: what everyone was told, what the logs held, and what the engine held in the end.
+    """Everything known about a round: the records of all processes, the logs, and the data of the engine at the end.
 
-    `older` are those who ran an earlier version of the code, as role and number. `dead` are the places (seq) of the
-    dead letters of each subscription; `unsound` is what contradicts the log; `stuck` is who did not go on although
-    nothing failed any more.
+    `older` names the processes that ran an earlier version of the code, as role and number. `dead` has the seqs of the
+    dead letters of each subscription; `unsound` the data that contradicts the log; `stuck` the processes that made no
+    progress after the last fault.
     """
 
     records: list[Record]
@@ -40,7 +40,7 @@ class History:
 
 
 class Violation(NamedTuple):
-    """A promise that was not kept: which kind of breach, where, and what shows it."""
+    """A broken promise: the kind of breach, where it occurred, and its evidence."""
 
     kind: str
     where: str
@@ -49,7 +49,7 @@ class Violation(NamedTuple):
 
 @dataclass
 class Write:
-    """A write that someone asked for, and what came of it: "ok", "refused", or nothing that is known."""
+    """A write and its answer: "ok", "refused" or "unknown"."""
 
     asked: Record
     answer: Record
@@ -69,7 +69,7 @@ class Write:
 
     @property
     def is_ambiguous(self) -> bool:
-        """Whether some other attempt may be on its way still, or was answered first: a request may come late."""
+        """Whether another attempt may still be in flight, or may have been executed first."""
         return self.retries > 0 or self.answer.t - self.asked.t > ANSWERED
 
     def __str__(self) -> str:
@@ -77,7 +77,7 @@ class Write:
 
 
 class Case:
-    """A history and its logs, with what was asked for found in them."""
+    """A history, with its writes located in the logs."""
 
     def __init__(self, history: History) -> None:
         self.history = history
@@ -85,7 +85,7 @@ class Case:
 
     @cached_property
     def writes(self) -> list[Write]:
-        """All writes, in the order of their answers; one without an answer is unknown from when it was asked for."""
+        """All writes in the order of their answers; one without an answer is "unknown" at the time of its call."""
         writes = dict[tuple[str, int], Write]()
         for record in self.history.records:
             if record.what == "invoke":
@@ -97,7 +97,7 @@ class Case:
 
     @cached_property
     def eras(self) -> list[list[int]]:
-        """The reigns, as numbers, from each flush to the next."""
+        """The numbers of the reigns between flushes."""
         eras: list[list[int]] = [[]]
         for number, reign in enumerate(self.reigns):
             eras[-1].append(number)
@@ -109,14 +109,14 @@ class Case:
         return next(era for era in self.eras if number in era)
 
     def touched(self, begun: float, ended: float) -> list[int]:
-        """Return the reigns in which something may have happened that took from one moment to another."""
+        """Return the reigns in which an operation between two times may have happened."""
         return [
             number for number, reign in enumerate(self.reigns)
             if reign.begun[0] <= ended and (begun <= reign.over[1] or reign.by == "end")
         ]  # fmt: skip
 
     def settled(self, begun: float, ended: float) -> int | None:
-        """Return the reign in which all of such a time was, if there is one."""
+        """Return the reign that contains the whole period, if there is one."""
         touched = self.touched(begun, ended)
         return touched[0] if len(touched) == 1 else None
 
@@ -129,7 +129,7 @@ class Case:
         return [found[seq] for seq in sorted(found)]
 
     def marked(self, write: Write, number: int) -> list[Entry]:
-        """Return the events in the log of a reign in whose body the mark of a write stands; there should be one."""
+        """Return the events in the log of a reign with the mark of a write; there should be one."""
         return self._marked[number].get(write.told["mark"], [])
 
     @cached_property
@@ -138,11 +138,11 @@ class Case:
         return [_find(marks, reign.log.entries) for reign in self.reigns]
 
     def of(self, *kinds: str) -> Iterator[Record]:
-        """Yield the records of these kinds, in the order of time."""
+        """Yield the records of these kinds in order of time."""
         return (record for record in self.history.records if record.what in kinds)
 
-    def by_teller(self, *kinds: str) -> Iterable[list[Record]]:
-        """Return the records of these kinds, those of each process by itself."""
+    def by_process(self, *kinds: str) -> Iterable[list[Record]]:
+        """Return the records of these kinds, grouped by process."""
         told = defaultdict(list)
         for record in self.of(*kinds):
             told[record.who].append(record)

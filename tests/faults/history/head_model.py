@@ -1,6 +1,6 @@
-"""A model of the head of one observation: version, status, claim and fence, and what an operation makes of them.
+"""A model of the head of one observation: version, status, claim and fence, and the effect of each operation.
 
-It knows nothing of how a holder is written down: whoever claims is the holder, and a fence is accepted from it alone.
+It ignores how a holder is stored: the claimant is the holder, and only the holder's fence is accepted.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _TOLD = ("fence", "expected", "refused", "version", "at_most", "fence_given", "s
 
 @dataclass(frozen=True)
 class Act:
-    """An operation on one observation: who did what with which guards, between which moments, and the answer.
+    """An operation on one observation: the process, its guards, the times of call and answer, and the answer.
 
-    `refused` is the name of the error. `version` and `fence_given` are what the answer said; None says nothing. An
-    answer may show what others did right after it: then its own version is `at_most` that. A claim that this gives or
-    prolongs lasts at least until `may_end` and at most until `must_end`.
+    `refused` is the name of the error. `version` and `fence_given` are from the answer, or None. An answer may include
+    changes made right after the operation: then its own version is `at_most` that of the answer. A claim that the
+    operation grants or renews ends at the earliest at `may_end` and at the latest at `must_end`.
     """
 
     kind: Kind
@@ -55,7 +55,7 @@ class Act:
 
 @dataclass(frozen=True)
 class Head:
-    """An observation between two operations; version 0 is one that is not there."""
+    """The state of an observation between operations; version 0 means that it does not exist."""
 
     version: int = 0
     status: str = ""
@@ -66,7 +66,7 @@ class Head:
 
 
 def step(head: Head, act: Act) -> Head | None:
-    """Return the head after an operation, or None if it could not have had its answer."""
+    """Return the head after an operation, or None if its answer is impossible in this state."""
     if act.refused:
         return head if _may_be_refused(head, act) else None
     if act.kind == "read":
@@ -89,7 +89,7 @@ def _changed(head: Head, act: Act) -> Head | None:
     if head.version == 0 or (act.expected is not None and act.expected != head.version):
         return None
     if head.status == FINAL and act.kind not in ("link", "event"):
-        return None  # what is archived can still be linked to an action
+        return None  # an archived observation can still be linked
     after = replace(head, version=head.version + 1)
     if act.kind == "event":
         return _happened(after, act)
@@ -100,7 +100,7 @@ def _changed(head: Head, act: Act) -> Head | None:
             return None
     elif act.kind == "claim":
         if head.holder:
-            return None  # a takeover is preceded by the end of the claim before it
+            return None  # the previous claim must end first
     elif _surely_held_by_another(head, act):
         return None
     if act.kind == "claim":
@@ -116,8 +116,8 @@ def _changed(head: Head, act: Act) -> Head | None:
 
 
 def _happened(after: Head, act: Act) -> Head:
-    """Return the head after what no recorded operation did: what time brings, and those who were killed."""
-    if act.holder:  # a claim, or one that is prolonged
+    """Return the head after an event of no recorded operation, such as an expiry or a write of a killed process."""
+    if act.holder:  # a claim or a renewal
         if not act.fence:
             after = replace(after, holder=act.holder, fence=after.fence + 1)
         return replace(after, may_end=act.may_end, must_end=act.must_end)
@@ -136,7 +136,7 @@ def _unheld(after: Head) -> Head:
 
 
 def _may_hold(head: Head, act: Act) -> bool:
-    """Say whether who acts holds the claim by this fence, as far as can be known."""
+    """Return whether the process may hold the claim with this fence."""
     return head.holder == act.who and head.fence == act.fence and act.call <= head.must_end
 
 
@@ -145,7 +145,7 @@ def _surely_held_by_another(head: Head, act: Act) -> bool:
 
 
 def _may_be_refused(head: Head, act: Act) -> bool:
-    """Say whether an operation may be refused so; of reasons that the model does not know it says yes."""
+    """Return whether an operation may be refused with this error; True for errors that the model does not know."""
     match act.refused:
         case "VersionConflict":
             return head.version != act.expected

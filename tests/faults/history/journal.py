@@ -1,4 +1,4 @@
-"""What the processes of a round were told: each has a file of its own, with one JSON document a line."""
+"""The records of the processes of a round: each process writes its own file of JSON lines."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 
 class Record(NamedTuple):
-    """One line: who says what, when (`t`: monotonic seconds, the same for all processes; `ms`: wall clock)."""
+    """One line: the process, the kind, the time (`t`: monotonic seconds, shared by all; `ms`: wall clock), the data."""
 
     who: str
     what: str
@@ -23,15 +23,15 @@ class Record(NamedTuple):
 
 
 class Journal:
-    """A file to which lines are only ever added. Each is handed to the system at once, and so survives `kill -9`."""
+    """An append-only file. Each line is written at once, so it survives `kill -9`."""
 
     def __init__(self, path: Path, maximum: int | None = None) -> None:
-        """Open it. One that has more bytes than `maximum` begins anew, and keeps only what was noted last."""
+        """Open it. It is truncated whenever it exceeds `maximum` bytes, so that only the last records remain."""
         self._max_bytes, self._size = maximum, 0
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
     def note(self, what: str, **told: Any) -> None:
-        """Add a line; any thread may."""
+        """Add a line; thread-safe."""
         line = json.dumps([what, time.monotonic(), time.time() * 1000, told], separators=(",", ":"))
         self._size += os.write(self._file, f"{line}\n".encode())
         if self._max_bytes is not None and self._size > self._max_bytes:
@@ -40,11 +40,11 @@ class Journal:
 
 
 def read_journals(directory: Path) -> list[Record]:
-    """Return the lines of all journals of a directory, in the order of time."""
+    """Return the records of all journals in a directory, in order of time."""
     records = [
         Record(path.stem, *json.loads(line))
         for path in sorted(directory.glob("*.jsonl"))
         for line in path.read_text().splitlines()
-        if line.endswith("]")  # else the process was killed in the middle of it
+        if line.endswith("]")  # otherwise the process was killed while writing it
     ]
     return sorted(records, key=lambda record: record.t)

@@ -1,4 +1,4 @@
-"""Decides whether a round kept the promises, from its history alone."""
+"""Decide from its history alone whether a round kept the promises."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ KINDS = (
 
 
 def judge(history: History, tally: Counter[str] | None = None) -> list[Violation]:
-    """Return every violation; none is what a round should end with.
+    """Return every violation of a round.
 
-    `tally` is told for how many observations an order was looked for, and for how many none was in the time there is.
+    `tally` counts the observations whose operations were linearized, left undecided or skipped.
     """
     return list(violations(history, tally))
 
 
 def violations(history: History, tally: Counter[str] | None = None) -> Iterator[Violation]:
-    """Yield every violation, as it is found; those that take longest to look for come last."""
+    """Yield every violation as it is found; the slowest check comes last."""
     case = Case(history)
     for look in _JUDGES:
         yield from look(case)
@@ -49,15 +49,15 @@ def violations(history: History, tally: Counter[str] | None = None) -> Iterator[
 
 
 def has_refused_new_data(history: History, record: Record) -> bool:
-    """Say whether an older version has stopped as it should before data that it cannot read."""
+    """Return whether an older version has stopped, as it should, at data that it cannot read."""
     is_older = record.who.partition(".")[0] in history.older
     return is_older and record.what == "crashed" and "CodeTooOld" in record.told["trace"]
 
 
 def waits_for_upgrade(history: History, problem: str) -> bool:
-    """Say whether someone did not end who runs an older version, and cannot know what became of its last write.
+    """Return whether a process of an older version did not end because its last write has no known outcome.
 
-    It asks again and again, as it was told to, and each time is told that the state is of a newer version.
+    It retries that write forever, and is refused each time because the state is of a newer version.
     """
     who = problem.removesuffix(" did not end")
     said = [record for record in history.records if record.who.partition(".")[0] == who]
@@ -65,7 +65,7 @@ def waits_for_upgrade(history: History, problem: str) -> bool:
 
 
 def judge_end(case: Case) -> Iterator[Violation]:
-    """Yield what the engine held in the end and its log does not say, who is stuck, and what nobody expected."""
+    """Yield state that differs from the log at the end, stuck processes, and unexpected errors."""
     folded = {turn.entry.about: turn.after for turn in case.reigns[-1].log.turns.values()}
     held = case.history.documents
     for subject in folded.keys() | held.keys():

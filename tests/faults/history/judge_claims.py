@@ -1,4 +1,4 @@
-"""Claims and fences: who held what, by the log and by what processes were told."""
+"""Judge claims and fences, by the log and by the answers that processes got."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tests.faults.history.journal import Record
 from tests.faults.history.logbook import Entry, Logbook
 
 _BY_HAND = {"reviewed", "resolved", "archived", "reopened", "changed"}
-"""The reasons of status changes that a live claim of another stands in the way of."""
+"""The reason codes of status changes that a live claim of another process must stop."""
 
-CLAIMED = 10.0  # seconds: nobody believes for longer to hold a claim without being told again
-ROUNDED = 2  # milliseconds that the engine's clock and a process's may differ by when they are written down
+CLAIMED = 10.0  # seconds: the maximum time for which a process may rely on one answer about its claim
+ROUNDED = 2  # milliseconds by which recorded times of engine and processes may differ
 
 
 def judge_claims(case: Case) -> Iterator[Violation]:
-    """Yield claims that were not exclusive, and writes that a fence or a claim should have stopped."""
+    """Yield claims that were not exclusive, and writes that a fence or claim should have stopped."""
     for number, reign in enumerate(case.reigns):
         yield from _two_live(reign.log, f"log {number}")
     for write in case.writes:
@@ -56,9 +56,9 @@ def _is_by_hand(entry: Entry) -> bool:
 
 
 class Belief(NamedTuple):
-    """That someone was told that a claim is theirs: of what, by which fence, until when (ms).
+    """An answer that granted a claim to a process: the observation, the fence, and the end (ms).
 
-    A retry may add again what was flushed, and then its fences begin anew: `era` tells such namesakes apart.
+    A retry may add a flushed observation again, whose fences then start over: `era` tells the two apart.
     """
 
     era: int
@@ -97,7 +97,7 @@ def _unwritten(beliefs: list[Belief]) -> Iterator[Violation]:
 
 
 def _two_holders(beliefs: list[Belief]) -> Iterator[Violation]:
-    """One fence is for one process, however it came by it."""
+    """Yield fences that were granted to more than one process."""
     told: dict[tuple[int, str, int], dict[str, Record]] = defaultdict(dict)
     for belief in beliefs:
         told[belief.era, belief.id, belief.fence][belief.told.who] = belief.told
@@ -108,7 +108,7 @@ def _two_holders(beliefs: list[Belief]) -> Iterator[Violation]:
 
 
 def _two_believers(case: Case, beliefs: list[Belief]) -> Iterator[Violation]:
-    """Nobody gets a claim before the one who had it before knows that it is over: by its time, or by giving it up."""
+    """Yield claims granted before the previous holder knew of the end of its own, by time or by release."""
     given_up: dict[tuple[str, str, int], float] = {}
     for write in case.writes:
         if write.told["call"] in ("release", "resolve") and write.told.get("fence") is not None:
@@ -118,7 +118,7 @@ def _two_believers(case: Case, beliefs: list[Belief]) -> Iterator[Violation]:
     for era, id, fence, until, told in beliefs:
         begun = held[era, id].get((told.who, fence), (told.ms, 0, told))[0]
         ends = min(until - _skew(case, told.t) - ROUNDED, given_up.get((told.who, id, fence), inf))
-        if begun < ends:  # else it was over when it was told, as after a retry
+        if begun < ends:  # otherwise it had ended before the answer, as after a retry
             held[era, id][told.who, fence] = begun, ends, told
     for (_, id), spans in held.items():
         for (_, ends, first), (begun, _, second) in pairwise(sorted(spans.values(), key=lambda span: span[0])):
@@ -127,8 +127,8 @@ def _two_believers(case: Case, beliefs: list[Belief]) -> Iterator[Violation]:
 
 
 def _skew(case: Case, told: float) -> float:
-    """Return by how many ms an engine's clock was ahead of ours, at most, while a claim lasted.
+    """Return the maximum number of ms by which an engine's clock was ahead of ours while a claim lasted.
 
-    One whose clock is ahead of that of its predecessor ends claims early: their fences are what holds then.
+    A primary whose clock is ahead of its predecessor's ends claims early: then only fences keep holders apart.
     """
     return max(case.reigns[number].skew for number in case.touched(told - CLAIMED, told + CLAIMED))

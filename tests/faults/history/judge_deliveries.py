@@ -1,4 +1,4 @@
-"""Subscriptions: nothing skipped, nothing delivered again once the engine knew that it was acked."""
+"""Judge subscriptions: no event is skipped, or delivered again after the engine knew its ack."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.faults.history.roles import SUBSCRIPTIONS
 
 
 def judge_deliveries(case: Case) -> Iterator[Violation]:
-    """Yield what subscriptions left out, or delivered again."""
+    """Yield skipped and repeated deliveries, and cursors that went back."""
     for name in SUBSCRIPTIONS:
         yield from _skipped(case, name)
         yield from _again(case, name)
@@ -22,7 +22,7 @@ def judge_deliveries(case: Case) -> Iterator[Violation]:
 
 
 def is_wanted(name: str, entry: Entry) -> bool:
-    """Say whether a subscription is to deliver an event."""
+    """Return whether a subscription must deliver an event."""
     filters = SUBSCRIPTIONS[name]
     return entry.kind in filters.get("kinds", [entry.kind]) and entry.type in filters.get("types", [entry.type])
 
@@ -32,7 +32,7 @@ def _of(case: Case, name: str, *kinds: str) -> list[Record]:
 
 
 def _skipped(case: Case, name: str) -> Iterator[Violation]:
-    """All has to be delivered; of what was flushed, all before the last that was."""
+    """Yield events that were never delivered; in a flushed log, only those before the last delivered one."""
     handed = {(*record.told["at"], record.told["id"]) for record in _of(case, name, "handed")}
     for era in case.eras:
         reign = case.reigns[era[-1]] if era else None
@@ -48,7 +48,7 @@ def _skipped(case: Case, name: str) -> Iterator[Violation]:
 
 
 def _again(case: Case, name: str) -> Iterator[Violation]:
-    """What the engine knew to be acked when a session began is not delivered in it."""
+    """Yield deliveries of events that the engine knew to be acked when the session began."""
     samples, sessions = _of(case, name, "sample"), dict[str, Record]()
     resets = _resets(case, name)
     known: dict[str, Record | None] = {}
@@ -77,10 +77,10 @@ def _rewound(case: Case, name: str) -> Iterator[Violation]:
 
 
 def _resets(case: Case, name: str) -> list[tuple[float, float]]:
-    """Return when a consumer may have set the subscription back: from when it began until it says more, or has it."""
+    """Return the periods in which a consumer may have reset the cursor: from its start to its next record or lease."""
     told = defaultdict[str, list[Record]](list)
     for record in _of(case, name, "session", "handed", "log error", "ended"):
-        told[record.who.partition(".")[0]].append(record)  # what was killed meanwhile is done when its successor begins
+        told[record.who.partition(".")[0]].append(record)  # a killed process is over when its successor begins
     samples, skew = _of(case, name, "sample"), max(reign.skew for reign in case.reigns)
     return [
         (one.t, min([other.t if other else inf, *(sample.t for sample in samples if _has_taken(one, sample, skew))]))
@@ -91,14 +91,14 @@ def _resets(case: Case, name: str) -> list[tuple[float, float]]:
 
 
 def _has_taken(session: Record, sample: Record, skew: float) -> bool:
-    """Say whether a sample shows that who began a session has had the subscription since.
+    """Return whether a sample shows that the process of a session has got the lease since the session began.
 
-    It says so by an engine's clock, which was at most `skew` ms ahead of ours.
+    The time in a sample is by an engine's clock, which was at most `skew` ms ahead of ours.
     """
     holder, since = sample.told["holder"] or "", sample.told["since"] or 0
     return bool(holder.startswith(f"{session.who}@") and since * 1000 - skew > session.ms)
 
 
 def _may_go_back(case: Case, resets: list[tuple[float, float]], begun: float, ended: float) -> bool:
-    """Say whether the engine may know of fewer acks than before: it is another one, or it was told to forget them."""
+    """Return whether the engine may know fewer acks than before, after a failover, flush or reset."""
     return case.settled(begun, ended) is None or any(since < ended and begun < until for since, until in resets)

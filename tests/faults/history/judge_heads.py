@@ -1,7 +1,7 @@
-"""Claims and versions of each observation: whether some order explains all that processes were told.
+"""Judge claims and versions of each observation: whether some order of operations explains all answers.
 
-Each log is judged by itself, each observation of it by itself. From the log come only the events that nobody has noted,
-such as what time brought, and whether what was written before a failover has outlived it.
+Each observation of each log is judged separately. The log contributes only events that no process recorded, such as
+expiries, and whether a write before a failover survived it.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from tests.faults.history.logbook import Entry, Logbook
 from tests.faults.history.writing import CLAIM_TTL
 
 STEPS = 30_000
-"""After so many an observation is left undecided."""
+"""The steps after which an observation is left undecided."""
 SECONDS = 40.0
-"""After so many, all that is left of a round is skipped."""
+"""The seconds after which the remaining observations of a round are skipped."""
 SLACK = 0.02
-"""Seconds that the engine's clock and ours may differ by, rounding included, beside what it is skewed by."""
+"""Seconds by which the engine's clock and ours may differ, including rounding but not its skew."""
 
 KINDS: dict[str, Kind] = {
     "add": "add", "add many": "add", "add, with a key": "add", "update": "update", "link": "link", "claim": "claim",
@@ -35,13 +35,13 @@ KINDS: dict[str, Kind] = {
 }  # fmt: skip
 
 Histories = dict[str, list[Operation]]
-"""The operations on each observation."""
+"""The operations on each observation, by id."""
 
 
 def judge_heads(
     case: Case, tally: Counter[str] | None = None, *, steps: int = STEPS, seconds: float = SECONDS
 ) -> Iterator[Violation]:
-    """Yield each observation whose operations no order explains; count in `tally` what was decided and what was not."""
+    """Yield each observation whose answers no order explains; count decided and undecided ones in `tally`."""
     tally = Counter() if tally is None else tally
     deadline = time.monotonic() + seconds
     for number in range(len(case.reigns)):
@@ -59,7 +59,7 @@ def judge_heads(
 
 
 class _Reign:
-    """The operations of one log, and of its predecessors as far as it has inherited them."""
+    """The operations of one log, including those inherited from its predecessors."""
 
     def __init__(self, case: Case, number: int) -> None:
         self._case, self._number = case, number
@@ -70,11 +70,11 @@ class _Reign:
         ahead = accumulate(skews, max)  # the log's time never goes back, so after a failover it may stand still
         self._frozen = max(maximum - skew for maximum, skew in zip(ahead, skews, strict=True)) / 1000
         self._found: Histories = defaultdict(list)
-        self._noted: set[int] = set()  # the seqs of events that someone has noted
-        self._spans: list[tuple[int, float, float]] = []  # of these events, when they happened
+        self._noted: set[int] = set()  # the seqs of recorded events
+        self._spans: list[tuple[int, float, float]] = []  # the times between which these events happened
 
     def histories(self) -> Histories:
-        """Return the operations on each observation that anyone but its author had to do with."""
+        """Return the operations on each observation that has more than one."""
         for write in self._case.writes:
             self._take_write(write)
         self._bounds = _Bounds(self._spans)
@@ -88,7 +88,7 @@ class _Reign:
         return {id: found for id, found in self._found.items() if len(found) > 1}
 
     def events_of(self, id: str) -> list[str]:
-        """Return the events about an observation in this log, and whether an operation is known to be theirs."""
+        """Return the events of an observation in this log, and whether a process recorded them."""
         return [
             f"{entry}, {'noted' if seq in self._noted else 'not noted'}: {entry.text}"
             for seq, (entry, _, _) in self._log.turns.items()
@@ -97,7 +97,7 @@ class _Reign:
 
     def _add(self, id: str, call: float, ret: float, act: Act, *, optional: bool = False) -> None:
         if act.kind == "claim" or act.holder:
-            known = call >= self._begun  # else the clock may have leapt meanwhile
+            known = call >= self._begun  # otherwise the clock may have leapt meanwhile
             act = replace(
                 act,
                 may_end=call + CLAIM_TTL - SLACK if known else 0.0,
@@ -112,14 +112,16 @@ class _Reign:
             touched = case.touched(write.asked.t, inf)
         era = case.era_of(number)
         if not (told["mark"] or told["event_id"]) or not any(each in era and each <= number for each in touched):
-            return  # nothing tells its events from others, or it was never here
+            return  # its events cannot be identified, or it never reached this log
         entries = case.entries_of(write, number)
         settled, answer = case.settled(*write.span) == number, write.answer
         is_unknown = answer.what == "unknown" or (answer.what == "refused" and write.is_ambiguous)
-        is_before = all(each in era and each <= number for each in touched)  # else it may have happened in a later log
+        is_before = all(
+            each in era and each <= number for each in touched
+        )  # otherwise it may have happened in a later log
         outlives = answer.what == "ok" and told["level"] == "replica" and is_before
         if not (settled or entries or outlives or (is_unknown and number in touched)):
-            return  # it was lost, or refused, before this log began
+            return  # it was lost or refused before this log began
         if answer.what == "refused" and not is_unknown and not settled:
             return
         ids = {told["id"]} if "id" in told else set(answer.told.get("ids", ())) | {entry.subject for entry in entries}
@@ -133,9 +135,11 @@ class _Reign:
         version = answer.told["version"] if is_told and "version" in answer.told else None
         fence = answer.told.get("fence") if answer.what == "ok" else None
         if self._case.settled(*write.span) != self._number:
-            version = fence = None  # told while one log followed another: they may be those of the other
+            version = fence = None  # the answer may be about another log
         if version is not None:
-            self._add(id, call, ret, Act("read", write.who, version=version))  # it is read back when others wrote too
+            self._add(
+                id, call, ret, Act("read", write.who, version=version)
+            )  # the answer may be read back after writes of others
         act = Act(
             KINDS[told["call"]], write.who, told.get("fence"), told.get("expected"),
             refused=answer.told.get("why", "Conflict") if answer.what == "refused" and not is_unknown else "",
@@ -151,9 +155,9 @@ class _Reign:
             self._spans.append((entry.seq, call, ret))
 
     def _take_job(self, job: Record) -> None:
-        """What a worker was handed is a claim by it, at the time of the event that gave it this fence.
+        """Add the claim of a worker's job, at the time of the event that granted its fence.
 
-        An observation that was added again after a flush has its fences anew: then this one may be another's here.
+        The fences of an observation start over after a flush, so the fence of the job may be another's in this log.
         """
         for entry in self._log.claims.get(job.told["id"], []):
             claimed = self._log.turns[entry.seq].after
@@ -165,7 +169,7 @@ class _Reign:
                 self._add(job.told["id"], min(call, job.t), job.t, act)
 
     def _take_events(self) -> None:
-        """What nobody has noted has happened all the same, between those before and after it that someone has."""
+        """Add events that no process recorded, each between the recorded events around it."""
         for seq, (entry, _, after) in self._log.turns.items():
             if seq not in self._noted:
                 body: dict[str, Any] = entry.body
@@ -179,7 +183,7 @@ class _Reign:
 
 
 class _Bounds:
-    """When an event of a log can have happened, by those before and after it."""
+    """The times between which each event of a log happened, from recorded events around it."""
 
     def __init__(self, spans: list[tuple[int, float, float]]) -> None:
         spans = sorted(spans)
@@ -188,5 +192,5 @@ class _Bounds:
         self._rets = [*reversed([*accumulate((ret for _, _, ret in reversed(spans)), min)]), inf]
 
     def of(self, seq: int) -> tuple[float, float]:
-        """Return the moments between which an event happened."""
+        """Return the times between which an event happened."""
         return self._calls[bisect_left(self._seqs, seq)], self._rets[bisect_right(self._seqs, seq)]

@@ -1,4 +1,4 @@
-"""Those who read, look at views, and follow: each saw the log as it was at one place, and later at none before it."""
+"""Judge reads, views and followers: each saw the state at one position of the log, and never an earlier one later."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from tests.faults.history.roles import SHOWN
 
 PAGE = "main"
 GRACE = 5.0
-"""Seconds that a view has, after the log was replaced, to notice."""
+"""Seconds in which a view must notice that the log was replaced."""
 
 
-class EntryChunk(NamedTuple):
-    """The part of a log, by seq, at all places of which a page has certain observations; none when `low > high`."""
+class SeqRange(NamedTuple):
+    """The range of seqs of a log at which a page has certain observations; empty if `low > high`."""
 
     low: float
     high: float
 
 
 def judge_reads(case: Case) -> Iterator[Violation]:
-    """Yield what was seen too late, in parts, backwards, or not at all."""
+    """Yield stale, torn and backward reads, and skipped events."""
     yield from _fresh(case)
-    for told in case.by_teller("saw"):
+    for told in case.by_process("saw"):
         yield from _views(case, told)
-    for told in case.by_teller("change", "resync", "changes begin"):
+    for told in case.by_process("change", "resync", "changes begin"):
         yield from _changes(case, told)
-    for told in case.by_teller("followed", "log error"):
+    for told in case.by_process("followed", "log error"):
         yield from _followers(case, told)
 
 
-def stretch_of(log: Logbook, rows: list[list[object]]) -> EntryChunk | None:
-    """Return where in a log the newest of the page are these (id, version, seq); None for one that is not in it."""
+def range_of(log: Logbook, rows: list[list[object]]) -> SeqRange | None:
+    """Return where in a log the newest of the page are these (id, version, seq); None if one is not in the log."""
     low, high, added = 0.0, inf, list[int]()
     for id, version, seq in rows:
         seqs = log.seqs.get((PAGE, str(id)), [])
@@ -51,8 +51,8 @@ def stretch_of(log: Logbook, rows: list[list[object]]) -> EntryChunk | None:
     if end < len(all_added):
         high = min(high, all_added[end] - 1)
     if added != all_added[max(0, end - SHOWN) : end][::-1]:
-        return EntryChunk(inf, 0)
-    return EntryChunk(low, high)
+        return SeqRange(inf, 0)
+    return SeqRange(low, high)
 
 
 def _fresh(case: Case) -> Iterator[Violation]:
@@ -60,12 +60,12 @@ def _fresh(case: Case) -> Iterator[Violation]:
     lows: dict[tuple[str, int], tuple[float, Record]] = {}
     for record in case.of("read"):
         begun = record.told["begun"]
-        seen = {number: stretch_of(case.reigns[number].log, record.told["rows"])
+        seen = {number: range_of(case.reigns[number].log, record.told["rows"])
                 for number in case.touched(begun, record.t)}  # fmt: skip
-        whole = {number: stretch for number, stretch in seen.items() if stretch and stretch.low <= stretch.high}
+        whole = {number: span for number, span in seen.items() if span and span.low <= span.high}
         if not whole:
-            yield Violation("torn read", record.who, f"{record}: no log was ever so: {seen}")
-        elif all(stretch.high < floors[number].at(begun) for number, stretch in whole.items()):
+            yield Violation("torn read", record.who, f"{record}: no log ever had this state: {seen}")
+        elif all(span.high < floors[number].at(begun) for number, span in whole.items()):
             floor = {number: floors[number].at(begun) for number in whole}
             yield Violation("stale read", record.who, f"{record}: {whole}, but acknowledged before: {floor}")
         number = case.settled(begun, record.t)
@@ -77,7 +77,7 @@ def _fresh(case: Case) -> Iterator[Violation]:
 
 
 class _Floor:
-    """How far a reader of a reign has to see: up to the last write that was acknowledged before it began."""
+    """The seq that a read must include: that of the last write acknowledged before the read began."""
 
     def __init__(self, case: Case, number: int) -> None:
         era, begun = case.era_of(number), case.reigns[number].begun[1]
@@ -92,7 +92,7 @@ class _Floor:
         self._seqs = list(accumulate((seq for _, seq in acked), max))
 
     def at(self, t: float) -> int:
-        """Return the seq of what was acknowledged before a moment."""
+        """Return the highest seq acknowledged before a time."""
         known = bisect_right(self._times, t)
         return self._seqs[known - 1] if known else 0
 
@@ -104,15 +104,15 @@ def _views(case: Case, told: list[Record]) -> Iterator[Violation]:
         _, seq = record.told["at"]
         logs = [case.reigns[number].log for number in case.touched(0, record.t)]
         logs = [log for log in logs if not seq or log.has(record.told["at"])]
-        places = [stretch_of(log, record.told["rows"]) for log in logs]
+        places = [range_of(log, record.told["rows"]) for log in logs]
         logs = [log for log, place in zip(logs, places, strict=True) if place and place.low <= seq <= place.high]
         if not logs:
-            yield Violation("torn read", record.who, f"{record}: no log was ever so: {places}")
+            yield Violation("torn read", record.who, f"{record}: no log ever had this state: {places}")
         elif seq and not any(log.by_seq[seq].is_batch_end for log in logs):
             yield Violation("torn read", record.who, f"{record}: in the middle of a batch")
         floor, asked = record.told["floor"], record.told["asked"]
         if floor and seq < floor and case.settled(asked - GRACE, record.t) is not None:
-            yield Violation("stale read", record.who, f"{record}: it had seen {floor}, it said")
+            yield Violation("stale read", record.who, f"{record}: after it had reached {floor}")
         if before and logs and seq < before.told["at"][1] and logs[-1] in logs_before:
             yield Violation("non-monotonic", record.who, f"{record} after {before}")
         before, logs_before = record, logs

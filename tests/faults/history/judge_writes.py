@@ -1,4 +1,4 @@
-"""What became of writes: lost, there twice, refused and there all the same; and the order of the log."""
+"""Judge writes: lost, duplicated, or refused but written; and the order of the log."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.faults.history.logbook import NEXT, Logbook
 
 
 def judge_writes(case: Case) -> Iterator[Violation]:
-    """Yield what happened to writes that should not have."""
+    """Yield violations of writes and of the order of the log."""
     for number, reign in enumerate(case.reigns):
         where = f"log {number}"
         yield from _order(reign.log, where)
@@ -33,7 +33,7 @@ def _order(log: Logbook, where: str) -> Iterator[Violation]:
         ms, seq = entry.ms, entry.seq
     for id, times in Counter(entry.id for entry in log.entries).items():
         if times > 1:
-            yield Violation("duplicated", where, f"event {id} is there {times} times")
+            yield Violation("duplicated", where, f"event {id} occurs {times} times")
 
 
 def _statuses(log: Logbook, where: str) -> Iterator[Violation]:
@@ -43,9 +43,9 @@ def _statuses(log: Logbook, where: str) -> Iterator[Violation]:
 
 
 def _lost(case: Case, write: Write) -> Iterator[Violation]:
-    """A write that is on the replica has to outlive its primary; another only has to be on the primary's disk."""
+    """A write on the replica must survive its primary; any other must be on the primary's disk."""
     if not (write.told["mark"] or write.told["event_id"]):
-        return  # nothing tells it from others
+        return  # it cannot be identified
     touched = case.touched(*write.span)
     if write.told["level"] == "replica":
         touched = [case.era_of(number)[-1] for number in touched]

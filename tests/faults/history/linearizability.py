@@ -1,8 +1,7 @@
-"""Look for an order of operations, each within its time, in which a model gives all the answers that were given.
+"""Search for an order of operations, each between its call and its answer, in which a model gives all answers.
 
-The search is that of Wing and Gong with the memory of Lowe: what was tried, the set of operations that are done and the
-state that they led to, is not tried again. An operation that changes nothing and fits is taken at once, for it can
-only be in the way of others.
+The search is that of Wing and Gong with Lowe's memoization: a pair of completed operations and resulting state is tried
+only once. An operation that fits and changes nothing is taken at once, since postponing it cannot help.
 """
 
 from __future__ import annotations
@@ -15,14 +14,14 @@ from typing import Any, Generic, Literal, TypeVar
 S = TypeVar("S", bound=Hashable)
 
 Apply = Callable[[S, Any], S | None]
-"""Return the state after an operation, or None if that could not have had its answer in this state."""
+"""Returns the state after an operation, or None if its answer is impossible in this state."""
 
 
 @dataclass(frozen=True)
 class Operation:
-    """Something that happened between two moments; `optional` if it may not have happened at all.
+    """An operation that happened between two times; `optional` if it may not have happened.
 
-    Of an operation without an answer nobody knows when it happened: it ends at infinity.
+    An operation without an answer ends at infinity.
     """
 
     call: float
@@ -36,7 +35,7 @@ class Operation:
 
 @dataclass(frozen=True)
 class Verdict(Generic[S]):
-    """What came of it, after how many steps: "no" comes with the longest order found and what could not follow."""
+    """The result and the number of steps; "no" has the longest order found and the operations that could not follow."""
 
     answer: Literal["yes", "no", "undecided"]
     steps: int
@@ -51,7 +50,7 @@ class Verdict(Generic[S]):
 
 
 def linearize(operations: Sequence[Operation], initial: S, apply: Apply[S], budget: int) -> Verdict[S]:
-    """Look for an order; give up after `budget` steps."""
+    """Search for an order; give up after `budget` steps."""
     ops = sorted(operations, key=lambda each: (each.ret, each.call))
     needed = sum(1 << index for index, each in enumerate(ops) if not each.optional)
     seen: set[tuple[int, S]] = set()
@@ -79,14 +78,14 @@ def linearize(operations: Sequence[Operation], initial: S, apply: Apply[S], budg
                 nexts.append((index, after))
         if len(order) > best[0]:
             best = len(order), order, state, near
-        for index, after in reversed(nexts):  # so that what ends first is tried first
+        for index, after in reversed(nexts):  # so that the operation that ends first is tried first
             stack.append((done | 1 << index, after, (*order, index)))
     _, order, state, near = best
     return Verdict("no", steps, tuple(ops[index] for index in order), state, tuple(ops[index] for index in near))
 
 
 def _candidates(ops: list[Operation], done: int) -> list[int]:
-    """Return what may come next: all that began before anything else that is left has ended."""
+    """Return the operations that may come next: those called before any other remaining one has ended."""
     near, first = [], inf
     for index, each in enumerate(ops):
         if not done >> index & 1:

@@ -1,6 +1,6 @@
-"""A log as the engine held it, and what became of each observation in it.
+"""A log of a round, and the state of each observation after each event.
 
-This reads and folds events a second time, from their raw text, and shares nothing with the code that it judges.
+Events are parsed and folded from their raw text, without any code of the library that is judged.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NEXT = {
     "pending_review": {"active", "resolved", "archived"},
     "resolved": {"active", "pending_review", "archived"},
 }
-"""What may follow on which status; the types of these rounds have the default lifecycle."""
+"""The allowed transitions; the types of these rounds have the default lifecycle."""
 
 
 class Entry(NamedTuple):
@@ -43,7 +43,7 @@ class Entry(NamedTuple):
 
     @property
     def body(self) -> dict[str, Any]:
-        """What it says."""
+        """The parsed body."""
         body: dict[str, Any] = json.loads(self.text)
         return body
 
@@ -57,7 +57,7 @@ class Entry(NamedTuple):
 
 
 def read_log(raw: Iterable[Any]) -> list[Entry]:
-    """Return the entries of a stream as the engine gives them."""
+    """Return the entries of a stream from the reply of XRANGE."""
     return [_entry(id.decode(), flat) for id, flat in raw]
 
 
@@ -70,7 +70,7 @@ def _entry(id: str, flat: list[bytes]) -> Entry:
 
 @dataclass(frozen=True)
 class State:
-    """What is known of an observation after one of its events."""
+    """The state of an observation after one of its events."""
 
     version: int = 0
     status: str = "active"
@@ -82,12 +82,12 @@ class State:
     until: int = 0
 
     def is_held(self, ms: int) -> bool:
-        """Say whether someone has a live claim on it at this time of the engine."""
+        """Return whether a claim is live at this time of the engine."""
         return bool(self.holder) and self.until > ms
 
 
 def after(before: State | None, entry: Entry) -> State:
-    """Return what an event makes of an observation."""
+    """Return the state of an observation after an event."""
     body = entry.body
     if before is None:
         return State(1, body.get("status", "active"), body.get("content", ""), body.get("times", 1))
@@ -111,7 +111,7 @@ def after(before: State | None, entry: Entry) -> State:
 
 
 class Turn(NamedTuple):
-    """An event, and the observation before and after it."""
+    """An event, and the state of its observation before and after."""
 
     entry: Entry
     before: State | None
@@ -119,7 +119,7 @@ class Turn(NamedTuple):
 
 
 class Logbook:
-    """A log, and what can be asked of it."""
+    """A log with its indexes."""
 
     def __init__(self, entries: Iterable[Entry]) -> None:
         self.entries = list(entries)
@@ -137,7 +137,7 @@ class Logbook:
 
     @cached_property
     def seqs(self) -> dict[Subject, list[int]]:
-        """The seq of each version of each observation: that of version 1 comes first."""
+        """The seqs of all versions of each observation, from version 1 on."""
         seqs = defaultdict(list)
         for entry in self.entries:
             seqs[entry.about].append(entry.seq)
@@ -145,7 +145,7 @@ class Logbook:
 
     @cached_property
     def added(self) -> dict[str, list[int]]:
-        """The seqs at which something came onto each page."""
+        """The seqs of additions to each page."""
         added = defaultdict(list)
         for entry in self.entries:
             if entry.kind == "added":
@@ -154,7 +154,7 @@ class Logbook:
 
     @cached_property
     def claims(self) -> dict[str, list[Entry]]:
-        """The events that gave or prolonged claims, by the id of what is claimed."""
+        """The events that granted or renewed claims, by observation id."""
         claims = defaultdict(list)
         for entry in self.entries:
             if entry.kind == "claimed":
@@ -170,9 +170,9 @@ class Logbook:
         return {entry.id: entry for entry in self.entries}
 
     def has(self, at: list[int], id: str | None = None) -> bool:
-        """Say whether there is an event at this place (ms and seq), or whether it is this one.
+        """Return whether the log has an event at this position (ms and seq), with this id if one is given.
 
-        A failover may give another event the seq that one had on the old primary, and the ms too behind a slow clock.
+        After a failover, another event may have the seq of a lost one, and with a slow clock the same ms too.
         """
         ms, seq = at
         entry = self.by_seq.get(seq)

@@ -24,7 +24,7 @@ _HOST = """
 import json, os, signal, sys
 from pathlib import Path
 from tests.faults.history.roles import Part, play
-signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # so that nothing is left of those that end
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # so that children leave no zombies
 for line in sys.stdin:
     pid = os.fork()
     if not pid:
@@ -37,17 +37,17 @@ for line in sys.stdin:
         finally:
             os._exit(1)
     print(pid, flush=True)
-os.killpg(0, signal.SIGKILL)  # who started this has ended
+os.killpg(0, signal.SIGKILL)  # the parent has ended
 """
-"""Imports the older code once, and forks a process for each line: a part, as JSON; answers with its process id."""
+"""A program that imports the older code once, forks a process for each line (a part as JSON), and prints its pid."""
 
 
 class NoOlderVersion(Exception):
-    """There is no older version to be had; says why."""
+    """No older version is available; the message says why."""
 
 
 def default_revision() -> str:
-    """Return the tag of the latest release: commits in between need not understand each other.
+    """Return the tag of the latest release: commits between releases need not be compatible.
 
     Raises NoOlderVersion if there is none.
     """
@@ -58,12 +58,12 @@ def default_revision() -> str:
 
 
 def check_out(revision: str, directory: Path) -> str:
-    """Write the files of a revision into a directory; return what it is called. Raises NoOlderVersion."""
+    """Write the files of a revision into a directory; return its name. Raises NoOlderVersion."""
     name = _git("log", "-1", "--format=%h of %cs", f"{revision}^{{commit}}").decode().strip()
     packed = _git("archive", "--format=tar", revision, "scratchbus", "tests", "config", "pyproject.toml")
     with tarfile.open(fileobj=BytesIO(packed)) as tar:
         tar.extraction_filter = getattr(tarfile, "data_filter", None)  # Python before 3.11.4 has none
-        tar.extractall(directory)  # noqa: S202  # it is of our own repository
+        tar.extractall(directory)  # noqa: S202  # an archive of our own repository
     if not (directory / "tests/faults/history/roles.py").exists():
         raise NoOlderVersion(f"{revision} ({name}) has no rounds of faults yet")
     return name
@@ -82,7 +82,7 @@ def _git(*arguments: str) -> bytes:
 
 
 class OlderProcess:
-    """One such process; what a round does to its processes can be done to it."""
+    """A process of the older version, with the methods that a round needs."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -103,7 +103,7 @@ class OlderProcess:
 
 
 class Older:
-    """The processes of a round that run the older version, if there is one; none outlives this."""
+    """The processes of a round that run the older version, if there is one; all are killed at the end."""
 
     def __init__(self, code: Path | None) -> None:
         self._host = None if code is None else subprocess.Popen(
@@ -111,10 +111,10 @@ class Older:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
         self.members: set[str] = set()
-        """Who runs it: one of two of each role."""
+        """The names of these processes: every second one of each role."""
 
     def start(self, part: Part) -> OlderProcess | None:
-        """Start a process, if it is to run the older version."""
+        """Start a part with the older version; return None if it should run the current one."""
         if self._host is None or part.number % 2 == 0:
             return None
         assert self._host.stdin

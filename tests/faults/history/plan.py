@@ -1,4 +1,4 @@
-"""What is going to fail in a round, drawn from a seed: the same seed, the same faults at the same moments."""
+"""The faults of a round, drawn from a seed: the same seed gives the same faults at the same times."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ DECK = {
     "cut from replica": 1,
     "foreign entry": 1,
 }
-"""The kinds of faults, and how many there are of each between two shuffles."""
+"""The deck of cards: the number of cards of each kind of fault."""
 
 COMPILED = ("power cut", "skewed failover")
-"""Those that need a C compiler: they are left out where there is none."""
+"""Faults that need a C compiler, and are left out without one."""
 
 TARGETED = ("kill", "pause", "cut requests of one", "cut replies of one")
-"""Those that hit one process."""
+"""Faults of a single process."""
 
 LASTING = {
     "pause": (0.3, 2.5),  # claims last a second, leases half of one
@@ -51,11 +51,11 @@ LASTING = {
     "cut from replica": (0.2, 1.2),
     "foreign entry": (0.1, 0.6),  # until it is removed
 }
-"""For how many seconds some of them last; of a skewed failover, how far the new clock is ahead of ours."""
+"""The duration of some faults in seconds; for a skewed failover, by how much the new clock is ahead."""
 
 
 class Fault(NamedTuple):
-    """One thing that fails: when (seconds from the start), what, to whom, and for how long."""
+    """A fault: its time (seconds from the start), kind, target process, and duration."""
 
     at: float
     kind: str
@@ -64,12 +64,12 @@ class Fault(NamedTuple):
 
 
 def playable() -> list[str]:
-    """Return the kinds of faults that can be had on this machine."""
+    """Return the kinds of faults that are possible on this machine."""
     return [kind for kind in DECK if compiler() or kind not in COMPILED]
 
 
 def draw(seed: int, seconds: float, crew: Mapping[str, int], kinds: Collection[str] = tuple(DECK)) -> list[Fault]:
-    """Return the faults of a round; `crew` says how many there are of each role."""
+    """Return the faults of a round; `crew` has the number of processes of each role."""
     random, deck, faults = Random(seed), list[str](), list[Fault]()
     members = [f"{role}-{number}" for role, count in crew.items() for number in range(count)]
     at = 0.3

@@ -1,4 +1,4 @@
-"""What came of rounds, in numbers: a table for people, and JSON."""
+"""The report on rounds, as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FAULTS = {
     "flush": "flushes",
     "drop replies": "storms on connections",
     "dropped": "requests and replies dropped",
-    "delay replies": "stretches of late replies",
+    "delay replies": "periods of late replies",
     "power cut": "power cuts",
     "unsynced": "bytes that power cuts dropped",
     "skewed failover": "failovers to a skewed clock",
@@ -31,11 +31,11 @@ FAULTS = {
     "cut from replica": "partitions from the replica",
     "foreign entry": "entries added by hand",
 }
-"""What reports call the things that were done."""
+"""The names of faults in reports."""
 
 
 TALLIED = ("observations linearized", "observations undecided", "observations skipped")
-"""For how many observations it was decided whether their operations are linearizable, and for how many not."""
+"""The counters of the linearizability checker in reports."""
 
 
 def sum_up(
@@ -45,7 +45,7 @@ def sum_up(
     tally: Mapping[str, int],
     notes: Sequence[str],
 ) -> dict[str, Any]:
-    """Return the numbers of rounds, what is to be noted of them, and each violation with its evidence."""
+    """Return the numbers of rounds, notes on them, and each violation with its evidence."""
     told, did, kinds, refusals = Counter[str](), Counter[str](), Counter[str](), 0
     events, archived, found = 0, 0, list[dict[str, str]]()
     for history, violations in rounds:

@@ -1,4 +1,4 @@
-"""What the processes of a round do, until they are killed. Each notes what it asked for and what it was told."""
+"""The roles of the processes of a round. Each records its calls and answers until it is killed."""
 
 from __future__ import annotations
 
@@ -38,22 +38,22 @@ from tests.faults.history.writing import claim, publish, work
 
 BUS = "rounds"
 SHOWN = 20
-"""How many observations a reader and a view look at."""
+"""The number of observations that readers and views look at."""
 
 SUBSCRIPTIONS: dict[str, dict[str, Any]] = {
     "everything": {},
     "alerts": {"kinds": ["added"], "types": ["risk_alert"]},
 }
-"""The subscriptions and what they are for; each has two consumers."""
+"""The subscriptions and their filters; each has two consumers."""
 
-KEPT = 1_000_000  # bytes of notes, of those who go on for long
-PAUSE = 0.02  # seconds between two looks for an engine that is away
+KEPT = 1_000_000  # bytes of a journal in a soak
+PAUSE = 0.02  # seconds between two attempts to reach the engine
 
 
 class Part(NamedTuple):
-    """Whom a process plays: its role, which of those who have it, and how often it was started before.
+    """The part of a process: its role, its number within the role, and how often it was started before.
 
-    With a pace above 1 it waits so many times as long in between, and keeps only the last of its notes.
+    With a pace above 1 its pauses are that many times as long, and it keeps only the last of its records.
     """
 
     url: str
@@ -79,16 +79,16 @@ class Part(NamedTuple):
 
     @property
     def is_over(self) -> bool:
-        """Whether those who write are to come to an end."""
+        """Whether writers must end."""
         return (self.directory / "stop").exists()
 
     def rest(self, seconds: float) -> None:
-        """Wait a while before going on."""
+        """Sleep, scaled by the pace."""
         time.sleep(seconds * self.pace)
 
     @contextmanager
     def connected(self, **settings: Any) -> Iterator[Bus]:
-        """Lend an open bus, as soon as there is one."""
+        """Yield an open bus, after as many attempts as needed."""
         while True:
             try:
                 bus = Bus.connect(
@@ -104,8 +104,8 @@ class Part(NamedTuple):
 
 
 def play(part: Part) -> None:
-    """Play a part; what it did not expect is noted too."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who started it ends it
+    """Play a part; record any unexpected error."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process ends it
     with (part.directory / "stderr").open("ab") as stderr:
         os.dup2(stderr.fileno(), 2)
     journal = Journal(part.directory / f"{part.name}.jsonl", KEPT if part.pace > 1 else None)
@@ -119,7 +119,7 @@ def play(part: Part) -> None:
 
 
 def subscribe(part: Part, journal: Journal) -> None:
-    """Consume a subscription, in sessions; one that cannot go on begins anew, from the start when it has to."""
+    """Consume a subscription in sessions; after an error start another, with a reset if the log requires it."""
     name, random, reset = list(SUBSCRIPTIONS)[part.number // 2], part.random, False
     with part.connected() as bus:
         while True:
@@ -132,7 +132,7 @@ def subscribe(part: Part, journal: Journal) -> None:
                 reset = not reset
             except (Conflict, NotFound, EngineError) as problem:
                 journal.note("ended", sub=name, why=type(problem).__name__)
-                reset = reset and not isinstance(problem, SubscriptionHeld)  # who holds it has begun anew
+                reset = reset and not isinstance(problem, SubscriptionHeld)  # the holder has reset it
             time.sleep(PAUSE)
 
 
@@ -150,13 +150,13 @@ def _session(bus: Bus, name: str, reset: bool, random: Random, journal: Journal)
 
 
 def watch(part: Part, journal: Journal) -> None:
-    """Keep a view of a page; note what it shows between two batches, and all that it says has changed."""
+    """Keep a view of a page; record its contents between batches, and all of its changes."""
     with part.connected() as bus:
         while True:
             try:
                 with bus.view("main") as view:
                     _look_at(part, bus, view, journal)
-            except StateTooOld:  # an older version has begun the log that came after a flush
+            except StateTooOld:  # an older version has started the log after a flush
                 bus.converse(renew(bus.core))
             except EngineError:
                 pass
@@ -176,7 +176,7 @@ def _look_at(part: Part, bus: Bus, view: View, journal: Journal) -> None:
 
 
 def _caught_up(bus: Bus, view: View) -> int | None:
-    """Wait for what is written now; return its seq, or None when that cannot be waited for."""
+    """Wait until the view has reached the end of the log; return its seq, or None after an error."""
     try:
         end = bus.position()
         view.wait_for(end, "1s")
@@ -195,7 +195,7 @@ def _note_changes(view: View, journal: Journal) -> None:
 
 
 def read(part: Part, journal: Journal) -> None:
-    """Read a page again and again, fresh each time."""
+    """Make fresh reads of a page."""
     with part.connected() as bus:
         page = bus.page("main")
         while True:
@@ -213,7 +213,7 @@ def _rows(observations: list[Observation]) -> list[tuple[str, int, int]]:
 
 
 def follow(part: Part, journal: Journal) -> None:
-    """Follow the log; go on after trouble with the engine, and begin anew when the log is another one."""
+    """Follow the log; continue after errors of the engine, and start over when the log was replaced."""
     with part.connected() as bus:
         after = None
         while True:
@@ -230,7 +230,7 @@ def follow(part: Part, journal: Journal) -> None:
 
 
 def observe(part: Part, journal: Journal) -> None:
-    """Look at how far the subscriptions are, and who has them."""
+    """Record the cursors and holders of the subscriptions."""
     with part.connected() as bus:
         while True:
             begun = time.monotonic()
@@ -245,20 +245,20 @@ def observe(part: Part, journal: Journal) -> None:
 
 
 def project(part: Part, journal: Journal) -> None:
-    """Be a projector."""
+    """Run a projector."""
     workers.project(part.url, BUS)
 
 
 def expire(part: Part, journal: Journal) -> None:
-    """Be an expirer."""
+    """Run an expirer."""
     workers.expire(part.url, BUS, "200ms")
 
 
 def archive(part: Part, journal: Journal) -> None:
-    """Be an archiver; note each time that it came to an end with it."""
+    """Run an archiver; record each completed run."""
     with part.connected() as bus:
         while True:
-            with suppress(ArchiveBusy, ArchiveError, EngineError, LogError):  # such as when everything is flushed
+            with suppress(ArchiveBusy, ArchiveError, EngineError, LogError):  # for example after a flush
                 for done in archive_bus(bus, patience=60.0, lease=1.0):
                     journal.note("archived", events=done.events, trimmed=done.trimmed)
             time.sleep(0.2)
@@ -290,4 +290,4 @@ CREW = {
     "expirer": 1,
     "archiver": 2,
 }
-"""How many there are of each; all of them are killed and halted, beside them runs one observer."""
+"""The number of processes of each role that are killed and paused; one observer runs beside them."""

@@ -1,4 +1,4 @@
-"""A round: everyone plays a part for some seconds while things fail, then comes to rest; and what is left of it."""
+"""A round: processes play their parts for some seconds during faults, then recover and end; returns the history."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ UNDONE = (
     "cut requests", "cut replies", "cut requests of one", "cut replies of one", "cut to replica", "cut from replica",
     "foreign entry",
 )  # fmt: skip
-"""The faults that go on beside others, until they are undone."""
+"""The faults that last, beside others, until they are undone."""
 
 PEACE = {
     "publisher": 60,
@@ -48,10 +48,10 @@ PEACE = {
     "observer": 10,
     "archiver": 2,
 }
-"""How much those of each role have to note once nothing fails any more: everyone must have recovered."""
+"""The number of records that each role must write after the last fault, which shows that it has recovered."""
 
 PATIENCE = 60.0
-"""Seconds after which someone who does not go on is stuck; many, for a machine may be slow."""
+"""Seconds without progress after which a process is stuck; many, for slow machines."""
 
 
 @contextmanager
@@ -71,13 +71,13 @@ def play_round(
     tell: Callable[[str], None] = lambda line: None,
     older: Path | None = None,
 ) -> History:
-    """Play a round with these kinds of faults, or all that can be had, and return its history.
+    """Play a round with these kinds of faults, by default all possible ones, and return its history.
 
-    Half of the processes run the code in the directory `older`, if there is one. Nothing goes on when this ends.
+    Half of the processes run the code in the directory `older`, if it is given. No process outlives this call.
     """
     kinds = playable() if kinds is None else kinds
     if older is not None:
-        kinds = [kind for kind in kinds if kind != "foreign entry"]  # of which older code knows nothing
+        kinds = [kind for kind in kinds if kind != "foreign entry"]  # which older code does not know
     faults = draw(seed, seconds, CREW, kinds)
     with (
         short_directory() as directory,
@@ -116,7 +116,7 @@ class Cast:
         self._begun = 0.0
 
     def start(self) -> None:
-        """Have everyone begin, and wait until they do."""
+        """Start all processes, and wait until each has a journal."""
         for role, count in {**CREW, "observer": 1}.items():
             for number in range(count):
                 self._start(f"{role}-{number}")
@@ -133,7 +133,7 @@ class Cast:
         self._processes[member] = self._elders.start(part) or self._crew.start(play, part)
 
     def script(self, faults: list[Fault]) -> list[tuple[float, Callable[[], None]]]:
-        """Return what is to be done and when: everything that fails, and the end of what lasts."""
+        """Return the times and actions of a round: each fault, and the end of lasting ones."""
         acts: list[tuple[float, Callable[[], None]]] = []
         for fault in faults:
             acts.append((fault.at, partial(self._do, fault)))
@@ -160,11 +160,11 @@ class Cast:
 
     def _signal(self, member: str, number: int) -> None:
         process = self._processes[member]
-        if process.pid and process.is_alive():  # else it has crashed, and has noted why
+        if process.pid and process.is_alive():  # otherwise it has crashed and recorded why
             os.kill(process.pid, number)
 
     def wait_until(self, moment: float) -> None:
-        """Wait until so many seconds after the start."""
+        """Wait until this many seconds after the start."""
         time.sleep(max(0.0, self._begun + moment - time.monotonic()))
 
     def progress(self, seconds: float) -> str:
@@ -174,13 +174,13 @@ class Cast:
         )
 
     def pids(self) -> dict[str, int]:
-        """Return the process of each member."""
+        """Return the process id of each member."""
         return {member: process.pid or 0 for member, process in self._processes.items()}
 
     def come_to_rest(self, *, peace: bool = True) -> History:
-        """End everyone, those who write first, and read what is left; before that, let them go on in peace for a while.
+        """Let the processes recover, end them, writers first, and return the history.
 
-        Without `peace` they had enough of it.
+        Without `peace` the time to recover is skipped.
         """
         self._arena.repair()
         stuck = self._live_in_peace() if peace else []
@@ -203,12 +203,12 @@ class Cast:
         )  # fmt: skip
 
     def _live_in_peace(self) -> list[str]:
-        """Wait until those of every role have noted enough; return who has not."""
+        """Wait until every role has written enough records; return a problem for each that has not."""
         before = self._notes()
 
         def idle() -> list[str]:
             since = self._notes() - before
-            return [f"the {role}s do not go on" for role, enough in PEACE.items() if since[role] < enough]
+            return [f"the {role}s make no progress" for role, enough in PEACE.items() if since[role] < enough]
 
         return _wait(idle)
 
@@ -216,7 +216,7 @@ class Cast:
         return list(self._directory.glob("*.jsonl"))
 
     def _notes(self) -> Counter[str]:
-        """Return how many notes those of each role have taken."""
+        """Return the number of records of each role."""
         notes = Counter[str]()
         for path in self._journals():
             notes[path.name.partition("-")[0]] += path.read_bytes().count(b"\n")
@@ -234,17 +234,17 @@ class Cast:
             kill(process)
 
     def _consume_all(self, bus: Bus) -> list[str]:
-        """Wait until all subscriptions are at the end; return those that are not."""
+        """Wait until all subscriptions are at the end of the log; return a problem for each that is not."""
 
         def late() -> list[str]:
             lags = {each.name: each.lag for each in bus.converse(read_subscriptions(bus.core))}
-            return [f"subscription {name} did not come to the end" for name in SUBSCRIPTIONS if lags.get(name, 1)]
+            return [f"subscription {name} did not reach the end" for name in SUBSCRIPTIONS if lags.get(name, 1)]
 
         return _wait(late)
 
 
 def _wait(stuck: Callable[[], list[str]]) -> list[str]:
-    """Wait until nobody is stuck any more; return who is, when patience ends."""
+    """Wait until no problem is left; return those that remain after the timeout."""
     deadline = time.monotonic() + PATIENCE
     while (still := stuck()) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -252,7 +252,7 @@ def _wait(stuck: Callable[[], list[str]]) -> list[str]:
 
 
 def documents_of(bus: Bus) -> dict[Subject, State]:
-    """Return what the projection holds, in the words of the logbook."""
+    """Return the stored observations as states of the logbook."""
     return {
         subject: State(
             one.version, one.status, one.content, one.occurrences, tuple(one.links), one.fence,

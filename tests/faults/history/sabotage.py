@@ -1,4 +1,4 @@
-"""Code that is broken on purpose, in processes of a round: the checker has to see what comes of it."""
+"""Code broken on purpose in the processes of a round, which the judge must detect."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from scratchbus.subscriptions.window import DeliveryWindow
 
 
 def skip() -> None:
-    """Have a subscriber leave out one of ten events."""
+    """Make a subscriber skip one of ten events."""
     numbers, receive = count(1), DeliveryWindow.receive
 
     def leave_out(window: DeliveryWindow, items: Sequence[LogEntry], shard: int, end: CursorEnd) -> None:
@@ -32,18 +32,18 @@ def skip() -> None:
 
 
 def forget_fences() -> None:
-    """Have the append script take any fence."""
+    """Make the append script accept any fence."""
     _edit(append_script.APPEND, "not (held and head.fence == fence)", "false")
     _edit(append_script.APPEND, "(owner_of(head.holder) or OWNER) == OWNER", "true")
 
 
 def ignore_claims() -> None:
-    """Have the append script give what is claimed to whoever asks for it."""
+    """Make the append script grant claims on claimed observations."""
     _edit(append_script.APPEND, "if fence == '' or not is_ours_as(name_of(holder), head) then", "if false then")
 
 
 def trust_the_primary() -> None:
-    """Have a client that does not wait for copies, and says that there are enough."""
+    """Make a client report enough copies without waiting for them."""
     execute = Engine.execute
 
     def hurry(engine: Engine, call: Call) -> list[Any]:
@@ -55,7 +55,7 @@ def trust_the_primary() -> None:
 
 
 def forget_links() -> None:
-    """Have a fold that leaves out one of three links."""
+    """Make the fold skip one of three links."""
     numbers, apply = count(1), Fold.apply
 
     def leave_out(fold: Fold, entry: Any, item: Event | Poison) -> None:
@@ -66,7 +66,7 @@ def forget_links() -> None:
 
 
 def answer_from_memory() -> None:
-    """Have a client that gives one of three answers again, later."""
+    """Make a client return an old answer in one of three reads."""
     numbers, look, known = count(1), Page.list, list[Any]()
 
     def remember(page: Page, **wanted: Any) -> Any:
@@ -78,8 +78,8 @@ def answer_from_memory() -> None:
     Page.list = remember  # type: ignore[assignment,method-assign]
 
 
-def retry_anew() -> None:
-    """Have a client that loses the reply of one of five additions, and adds again under another event id."""
+def retry_with_new_id() -> None:
+    """Make a client repeat one of five additions with another event id, as if the reply was lost."""
     numbers, add = count(1), Page.add
 
     def lose(page: Page, *given: Any, event_id: str | None = None, **more: Any) -> Observation:
@@ -97,12 +97,12 @@ def _edit(script: Script[...], old: str, new: str) -> None:
 
 
 SABOTAGE: dict[str, Callable[[], None]] = {
-    "a subscriber that skips": skip,
-    "a script without fences": forget_fences,
-    "a script without claims": ignore_claims,
-    "a client that retries anew": retry_anew,
-    "a client that trusts the primary": trust_the_primary,
-    "a client that answers from memory": answer_from_memory,
-    "a fold that forgets": forget_links,
+    "subscriber skips events": skip,
+    "script ignores fences": forget_fences,
+    "script ignores claims": ignore_claims,
+    "client retries with a new id": retry_with_new_id,
+    "client trusts the primary": trust_the_primary,
+    "client returns old answers": answer_from_memory,
+    "fold skips links": forget_links,
 }
-"""What can be broken, by name."""
+"""The sabotages by name."""

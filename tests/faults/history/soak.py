@@ -1,4 +1,4 @@
-"""Measure what everyone takes who works at a moderate rate for a long time while nothing fails."""
+"""Measure memory and disk while all roles work at a moderate rate for a long time, without faults."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from tests.faults.history.round import Cast, short_directory
 from tests.faults.processes import Crew
 
 PACE = 10.0
-"""How many times as long as in a round those who write and look wait in between."""
+"""The factor by which pauses of processes are longer than in a round."""
 
 _MB = 1e6
 _STATUS = "/proc/{}/status"
 
 
 class Limits(NamedTuple):
-    """What is too much, in MB: the memory of any one process or engine, and the disk of engines and archive."""
+    """Limits in MB: for the memory of each process and engine, and for the disk use of engines and archive."""
 
     memory: float
     disk: float
 
 
 Series = dict[str, list[tuple[float, float]]]
-"""What was measured, by name: seconds since the beginning, and MB."""
+"""Measurements by name: seconds since the start, and MB."""
 
 
 def soak(
     seconds: float, seed: int, limits: Limits, tell: Callable[[str], None] = lambda line: None
 ) -> tuple[Series, list[Violation]]:
-    """Have all roles at work for some seconds; return what was measured, and what is wrong with it."""
+    """Run all roles for some seconds; return the measurements and the violations."""
     series: Series = defaultdict(list)
     with (
         short_directory() as directory,
@@ -54,11 +54,11 @@ def soak(
             tell(f"{now:.0f} of {seconds:.0f} s, {series['disk'][-1][1]:.0f} MB of disk")
             time.sleep(every)
         left = cast.come_to_rest(peace=False)
-    return series, [*judge_end(Case(left)), *beyond(series, limits)]
+    return series, [*judge_end(Case(left)), *above_limits(series, limits)]
 
 
-def beyond(series: Series, limits: Limits) -> list[Violation]:
-    """Return what was beyond its limit in the last quarter of the time, and by how much it grew in the last half."""
+def above_limits(series: Series, limits: Limits) -> list[Violation]:
+    """Return a violation for each series whose median in the last quarter of the time is above its limit."""
     found = []
     for name, samples in series.items():
         limit, quarter = limits.disk if name.startswith("disk") else limits.memory, max(1, len(samples) // 4)
@@ -68,12 +68,12 @@ def beyond(series: Series, limits: Limits) -> list[Violation]:
             evidence = (
                 f"{end:,.1f} MB in the last quarter, {before:,.1f} MB in the one before; the limit is {limit:,.1f} MB"
             )
-            found.append(Violation("beyond its limit", name, evidence))
+            found.append(Violation("above its limit", name, evidence))
     return found
 
 
 def summary(series: Series) -> dict[str, dict[str, float]]:
-    """Return of each series what it began with, ended with, had at most, and grew by in an hour of the last half."""
+    """Return the first, last and highest value of each series, and its growth per hour in the last half."""
     return {
         name: {
             "first": samples[0][1], "last": samples[-1][1], "most": max(size for _, size in samples),
@@ -93,7 +93,7 @@ def table(report: dict[str, dict[str, float]]) -> str:
 
 
 def _slope(samples: Sequence[tuple[float, float]]) -> float:
-    """Return the slope of the line of least squares, in MB a second."""
+    """Return the slope of the least-squares line, in MB per second."""
     center, middle = (sum(column) / len(samples) for column in zip(*samples, strict=True))
     spread = sum((t - center) ** 2 for t, _ in samples)
     return sum((t - center) * (size - middle) for t, size in samples) / spread if spread else 0.0
@@ -111,7 +111,7 @@ def _measure(cast: Cast, arena: Arena, directory: Path) -> dict[str, float]:
 
 
 def _resident(pid: int) -> float:
-    """Return the memory of a process that is not swapped out; 0 where the system does not tell, or it has ended."""
+    """Return the resident memory of a process; 0 if the system does not report it, or the process has ended."""
     try:
         lines = Path(_STATUS.format(pid)).read_text().splitlines()
     except OSError:
@@ -120,7 +120,7 @@ def _resident(pid: int) -> float:
 
 
 def _size(directory: Path) -> float:
-    """Return the bytes of all files; some may go away meanwhile."""
+    """Return the bytes of all files, some of which may disappear meanwhile."""
     total = 0
     for path in directory.rglob("*"):
         try:

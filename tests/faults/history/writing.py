@@ -1,4 +1,4 @@
-"""Those who write in a round: publishers, and claimers and workers who hold what they write about."""
+"""The writers of a round: publishers, claimers and workers."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _PAUSE = 0.02
 _KEYS = [f"key-{number}" for number in range(5)]
 
 Act = Callable[[str | None], Any]
-"""A write; it gets the event id."""
+"""A write, which receives the event id."""
 
 
 class Writer:
-    """One who writes, and notes each write before it is asked for and when it is answered."""
+    """A writer that records each write before it is sent and when it is answered."""
 
     def __init__(self, part: Part, journal: Journal, bus: Bus, level: str) -> None:
         self.name = part.name
@@ -42,9 +42,9 @@ class Writer:
         self._count = 0
 
     def act(self, call: str, page: Page, mark: str, act: Act, *, own: bool = True, **guards: Any) -> Any:
-        """Do one write; when it has an own event id, again and again until there is an answer.
+        """Do one write; with an event id (`own`), retry until there is an answer.
 
-        Return what it returned, or None. The mark stands in the body of its event.
+        Return its result, or None. The body of its event contains the mark.
         """
         self._count += 1
         n, event_id = self._count, f"{self.name}.{self._count}" if own else None
@@ -66,7 +66,7 @@ class Writer:
             return answer
 
     def some(self, page: Page, number: int = 10) -> Observation | None:
-        """Return one of the newest of a page, if the page can be read and has some."""
+        """Return a random one of the newest observations of a page, or None."""
         try:
             found = page.list(limit=number, status=["active", "pending_review", "resolved"])
         except (EngineError, LogError):
@@ -83,7 +83,7 @@ def _told(answer: Any) -> dict[str, Any]:
 
 
 def publish(part: Part, journal: Journal) -> None:
-    """Write all kinds of events, on two pages."""
+    """Write all kinds of events to two pages."""
     level = LEVELS[part.number % 2]
     with part.connected(ack=level) as bus:
         writer = Writer(part, journal, bus, level)
@@ -158,7 +158,7 @@ KINDS_OF_WRITES: list[Callable[[Writer, Page, str], None]] = [
 
 
 def claim(part: Part, journal: Journal) -> None:
-    """Claim what is open, change it under its fence, and give it back or resolve it; every fourth time too late."""
+    """Claim observations, then write with the fence, and release or resolve; every fourth time too late."""
     with part.connected(ack="replica") as bus:
         writer, page = Writer(part, journal, bus, "replica"), bus.page("main")
         turn = 0
@@ -198,7 +198,7 @@ def _work(writer: Writer, page: Page, id: str, held: Claim, random: Random) -> N
 
 
 def work(part: Part, journal: Journal) -> None:
-    """Take jobs and resolve them, or fail; begin anew when that is cut short."""
+    """Take jobs and resolve or fail them; start over after an error."""
     with part.connected(ack="replica") as bus:
         writer = Writer(part, journal, bus, "replica")
         while not part.is_over:
@@ -213,7 +213,7 @@ def _do(writer: Writer, job: Job) -> None:
     mark = new_id()
     writer.act("update", page, mark, lambda event_id: job.update(content=mark, event_id=event_id), **about)
     if writer.random.random() < 0.3:
-        time.sleep(writer.random.choice([0.05, CLAIM_TTL * 1.2]))  # the claim is prolonged meanwhile
+        time.sleep(writer.random.choice([0.05, CLAIM_TTL * 1.2]))  # the claim is renewed meanwhile
     if writer.random.random() < 0.8:
         reason = new_id()
         writer.act("resolve", page, reason, lambda event_id: job.resolve(reason=reason, event_id=event_id), **about)
