@@ -43,7 +43,7 @@ def test_the_commands_of_the_document_work(embedded_url: str, tmp_path: Path):
         )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "urn:scratchbus:problem" not in done.stdout
-    for told in (
+    for expected in (
         '"status":"resolved"',
         '"kind":"preference"',
         '"role":"summary"',
@@ -51,7 +51,7 @@ def test_the_commands_of_the_document_work(embedded_url: str, tmp_path: Path):
         "shop -> runs_on -> Node 24",
         "checked\n",
     ):
-        assert told in done.stdout
+        assert expected in done.stdout
     assert (tmp_path / "tokens.yaml").is_file()
 
 
@@ -75,5 +75,5 @@ def test_all_scopes_are_documented():
 def test_documented_options_exist():
     given = set(re.findall(r"`(--[a-z-]+)", TEXT)) - {"--tools"}
     command = launcher.command("-m", "scratchbus.cli", "serve", "--help")
-    told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30, check=True).stdout
-    assert {option for option in given if option not in told} <= {"--serve", "--instance"}
+    shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30, check=True).stdout
+    assert {option for option in given if option not in shown} <= {"--serve", "--instance"}

@@ -27,7 +27,7 @@ def consume(url: str, bus: str, name: str, said: Path, settings: dict[str, Any])
                 file.write(f"lost {event.content}\n")
 
 
-def dawdle(url: str, bus: str, name: str, said: Path, release: Path) -> None:
+def consume_late(url: str, bus: str, name: str, said: Path, release: Path) -> None:
     """Take one event, and ack it once the file `release` exists; then end."""
     with said.open("a", buffering=1) as file, Bus.connect(url, bus=bus, source=said.name) as connected:
         deliveries = connected.subscribe(name, kinds=["added"])

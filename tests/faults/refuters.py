@@ -27,7 +27,7 @@ def refute_and_die(url: str, bus: str, id: str, batches: int) -> None:
         connected.page().refute(id, reason="misread")
 
 
-def add_upon(url: str, bus: str, page: str, id: str, barrier: Any, added: Any) -> None:
+def add_dependents(url: str, bus: str, page: str, id: str, barrier: Any, added: Any) -> None:
     """Add dependents of an observation, and dependents of those, until it is refuted; report the ids."""
     with Bus.connect(url, bus=bus, source="adder", max_observations=100_000) as connected:
         mine, ids = connected.page(page), list[str]()

@@ -371,18 +371,18 @@ TRIES: dict[str, Try] = {
     "bus: end task": Try(APPENDS, _planned, lambda bus, task, _: bus.end_task(task, "y")),
     "bus: report result": Try(APPENDS, _planned, lambda bus, _, child: bus.report_result(child, "y")),
     "commit the end of a session": Try(COMMITS, _ended, _fold_session),
-    "commit what is folded": Try(COMMITS, _some, _fold),
-    "sweep what has expired": Try(
+    "commit folded events": Try(COMMITS, _some, _fold),
+    "sweep expired observations": Try(
         COMMITS,
         lambda bus: [bus.page().add("observation", "short", ttl="1ms")],
         lambda bus, _: bus.converse(sweep(bus.core)),
     ),
-    "sweep what recurs": Try(
+    "sweep recurring observations": Try(
         COMMITS,
         lambda bus: [bus.page().add("observation", "often", every="1h", not_before=datetime.now(UTC))],
         lambda bus, _: bus.converse(sweep(bus.core)),
     ),
-    "remember how far reminders were looked for": Try(COMMITS, _nothing, _raw("SET", "@:cursor:reminders", "")),
+    "move the cursor of reminders": Try(COMMITS, _nothing, _raw("SET", "@:cursor:reminders", "")),
     "create a bus": Try(COMMITS, _nothing, _raw("HSETNX", "@:meta", "made", "1")),
     "bus: import events": Try(ADMINISTERS, _some, lambda bus, *_: bus.import_events(exported(bus))),
     "bus: verify": Try(ADMINISTERS, _some, lambda bus, _: bus.verify()),
@@ -392,15 +392,15 @@ TRIES: dict[str, Try] = {
     "bus: push types": Try(ADMINISTERS, _changed_types, _push),
     "bus: push relations": Try(ADMINISTERS, _nothing, _push_relations),
     "bus: relations": Try(READS, _nothing, lambda bus: bus.relations()),
-    "write a page of the bus's own": Try(
+    "write to a system page": Try(
         ADMINISTERS, _nothing, lambda bus: bus.page("_own").add("observation", "x", event_id="own")
     ),
     "delete the log": Try(ADMINISTERS, _nothing, _raw("DEL", "@:log")),
-    "trim the log with XADD, which no access list can tell from appending": Try(
+    "trim the log with XADD, which counts as an append": Try(
         APPENDS, _some, lambda bus, _: _raw("XADD", "@:log", "MAXLEN", "1000000", "9999999999999-0", "by", "hand")(bus)
     ),
     "trim the log": Try(ADMINISTERS, _some, lambda bus, _: _raw("XTRIM", "@:log", "MAXLEN", "0")(bus)),
-    "put something in the log's place": Try(ADMINISTERS, _nothing, _raw("SET", "@:log", "x")),
+    "replace the log": Try(ADMINISTERS, _nothing, _raw("SET", "@:log", "x")),
     "flush the server": Try(NOBODY, _nothing, _raw("FLUSHALL")),
     "list all keys": Try(NOBODY, _nothing, _raw("KEYS", "*")),
     "change the server's settings": Try(NOBODY, _nothing, _raw("CONFIG", "SET", "maxmemory", "1")),
@@ -408,4 +408,4 @@ TRIES: dict[str, Try] = {
     "read another bus": Try(NOBODY, _nothing, _raw("GET", "{another:0}:tail")),
     "write to another bus": Try(NOBODY, _nothing, _raw("SET", "{another:0}:tail", "x")),
 }
-"""All that is tried as each of the roles, by name."""
+"""The tries by name."""

@@ -247,9 +247,9 @@ async def test_a_forbidden_write_is_refused_under_asyncio(guarded: GuardedServer
 def test_status_is_unknown_where_a_role_has_no_access(guarded: GuardedServer, bus: Bus, role: str) -> None:
     with Bus.connect(guarded.url_of(role), source="subject") as mine:
         status = mine.status()
-    is_told = role not in ("reader", "subscriber")
-    assert (status.version != "unknown", status.memory_bytes is not None) == (is_told, is_told)
-    assert (status.persistence != "unknown") == is_told
+    is_visible = role not in ("reader", "subscriber")
+    assert (status.version != "unknown", status.memory_bytes is not None) == (is_visible, is_visible)
+    assert (status.persistence != "unknown") == is_visible
     assert SECRET not in str(status)
 
 

@@ -67,7 +67,7 @@ def test_a_refutation_reviews_all_earlier_dependents_under_load(shared_server: S
     barrier, added = crew.barrier(ADDERS + 1), crew.queue()
     for number in range(ADDERS):
         crew.start(
-            refuters.add_upon, shared_server.url, bus.core.log.bus, names[number % 2], wrong.id, barrier, added
+            refuters.add_dependents, shared_server.url, bus.core.log.bus, names[number % 2], wrong.id, barrier, added
         )  # fmt: skip
     barrier.wait()
     eventually(lambda: bus.position().shards[0].seq + bus.position().shards[1].seq > 100)

@@ -75,7 +75,7 @@ def test_a_paused_consumer_neither_acks_nor_rewinds(shared_server: Server, crew:
     asleep, awake, release = tmp_path / "asleep", tmp_path / "awake", tmp_path / "release"
     with Bus.connect(shared_server.url, bus=bus_name, source="test") as bus:
         fill(bus, 0, 3)
-        paused = crew.start(consumers.dawdle, shared_server.url, bus_name, "router", asleep, release)
+        paused = crew.start(consumers.consume_late, shared_server.url, bus_name, "router", asleep, release)
         eventually(lambda: words(asleep, "handled") == [0])
         assert paused.pid is not None
         os.kill(paused.pid, signal.SIGSTOP)

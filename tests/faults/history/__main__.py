@@ -37,15 +37,17 @@ _SHOWN = 10  # violations; the report has them all
 
 
 def main() -> int:
-    given = argparse.ArgumentParser(prog="make faults", description="Kill, halt and cut off; see what is lost.")
-    given.add_argument("--seconds", type=float, default=180.0, help="for how long things fail")
-    given.add_argument("--seed", type=int, default=1, help="what is drawn from: the same seed, the same faults")
+    given = argparse.ArgumentParser(
+        prog="make faults", description="Inject faults into processes and engines, and report broken promises."
+    )
+    given.add_argument("--seconds", type=float, default=180.0, help="the duration of the faults")
+    given.add_argument("--seed", type=int, default=1, help="the same seed draws the same faults")
     given.add_argument(
         "--older", default="", help="the revision that some processes run in every second round, or none"
     )
     given.add_argument("--report", type=Path, help="where to write the report, as JSON")
     given.add_argument("--keep", type=Path, help="where to keep the histories of rounds with violations")
-    given.add_argument("--soak", action="store_true", help="have nothing fail, and measure what all take")
+    given.add_argument("--soak", action="store_true", help="run without faults, and measure memory and disk")
     given.add_argument("--memory-limit", type=float, default=400.0, help="MB for each process and engine, in a soak")
     given.add_argument("--disk-limit", type=float, default=2000.0, help="MB for engines and archive, in a soak")
     options = given.parse_args()

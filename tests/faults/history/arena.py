@@ -26,7 +26,7 @@ TAG = f"{{{BUS}:0}}:"
 LOG = f"{TAG}log"
 LOST = 0.03
 """The share of requests and replies that are lost with their connections during `drop replies`."""
-ASTRAY = 10
+MIN_LOST = 10
 """The minimum number of events that go to the old primary during a late failover."""
 
 
@@ -115,7 +115,7 @@ class Arena:
                 self._settle()
                 begun = time.monotonic()
                 self.replica.promote()
-                self._lead_astray(lasts)
+                self._write_to_old_primary(lasts)
                 self._fail_over(begun)
             case "drop replies":
                 self.proxy.storm(self._random, LOST)
@@ -196,12 +196,12 @@ class Arena:
             f"a server of another run, on ports {ports}, is a replica of the primary"
         )
 
-    def _lead_astray(self, lasts: float) -> None:
+    def _write_to_old_primary(self, lasts: float) -> None:
         """Let clients write to the old primary for some time, until it has events that the new one lacks."""
         with self.primary.client() as client:
             begun, deadline = client.xlen(LOG), time.monotonic() + 2
             time.sleep(lasts)
-            while client.xlen(LOG) < begun + ASTRAY and time.monotonic() < deadline:
+            while client.xlen(LOG) < begun + MIN_LOST and time.monotonic() < deadline:
                 time.sleep(0.01)
 
     def _fail_over(self, begun: float) -> None:

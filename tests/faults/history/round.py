@@ -37,7 +37,7 @@ UNDONE = (
 )  # fmt: skip
 """The faults that last, beside others, until they are undone."""
 
-PEACE = {
+RECOVERED = {
     "publisher": 60,
     "claimer": 60,
     "worker": 20,
@@ -83,16 +83,16 @@ def play_round(
         short_directory() as directory,
         Arena(seed, directory / "archive") as arena,
         Crew() as crew,
-        Older(older) as elders,
+        Older(older) as older_processes,
     ):
-        cast = Cast(arena, crew, elders, directory, seed, sabotage)
+        cast = Cast(arena, crew, older_processes, directory, seed, sabotage)
         cast.start()
         for moment, act in cast.script(faults):
             cast.wait_until(moment)
             act()
             tell(cast.progress(seconds))
         cast.wait_until(seconds)
-        return cast.come_to_rest()
+        return cast.finish()
 
 
 class Cast:
@@ -102,14 +102,14 @@ class Cast:
         self,
         arena: Arena,
         crew: Crew,
-        elders: Older,
+        older_processes: Older,
         directory: Path,
         seed: int,
         sabotage: Collection[str],
         pace: float = 1.0,
     ) -> None:
         self.did: Counter[str] = arena.did
-        self._arena, self._crew, self._elders, self._directory = arena, crew, elders, directory
+        self._arena, self._crew, self._older_processes, self._directory = arena, crew, older_processes, directory
         self._seed, self._sabotage, self._pace = seed, sabotage, pace
         self._starts: Counter[str] = Counter()
         self._processes: dict[str, BaseProcess | OlderProcess] = {}
@@ -130,7 +130,7 @@ class Cast:
             self._sabotage, self._pace,
         )  # fmt: skip
         self._starts[member] += 1
-        self._processes[member] = self._elders.start(part) or self._crew.start(play, part)
+        self._processes[member] = self._older_processes.start(part) or self._crew.start(play, part)
 
     def script(self, faults: list[Fault]) -> list[tuple[float, Callable[[], None]]]:
         """Return the times and actions of a round: each fault, and the end of lasting ones."""
@@ -177,13 +177,13 @@ class Cast:
         """Return the process id of each member."""
         return {member: process.pid or 0 for member, process in self._processes.items()}
 
-    def come_to_rest(self, *, peace: bool = True) -> History:
+    def finish(self, *, recover: bool = True) -> History:
         """Let the processes recover, end them, writers first, and return the history.
 
-        Without `peace` the time to recover is skipped.
+        Without `recover` the time to recover is skipped.
         """
         self._arena.repair()
-        stuck = self._live_in_peace() if peace else []
+        stuck = self._recover() if recover else []
         (self._directory / "stop").touch()
         stuck += self._end_by_themselves("publisher", "claimer")
         self._kill("worker", "expirer")
@@ -199,16 +199,16 @@ class Cast:
         self._arena.end()
         return History(
             read_journals(self._directory), self._arena.reigns, held, dead, unsound, stuck, self.did,
-            frozenset(self._elders.members),
+            frozenset(self._older_processes.members),
         )  # fmt: skip
 
-    def _live_in_peace(self) -> list[str]:
+    def _recover(self) -> list[str]:
         """Wait until every role has written enough records; return a problem for each that has not."""
         before = self._notes()
 
         def idle() -> list[str]:
             since = self._notes() - before
-            return [f"the {role}s make no progress" for role, enough in PEACE.items() if since[role] < enough]
+            return [f"the {role}s make no progress" for role, enough in RECOVERED.items() if since[role] < enough]
 
         return _wait(idle)
 

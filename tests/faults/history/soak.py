@@ -43,9 +43,9 @@ def soak(
         short_directory() as directory,
         Arena(seed, directory / "archive") as arena,
         Crew() as crew,
-        Older(None) as elders,
+        Older(None) as older_processes,
     ):
-        cast = Cast(arena, crew, elders, directory, seed, (), pace=PACE)
+        cast = Cast(arena, crew, older_processes, directory, seed, (), pace=PACE)
         cast.start()
         begun, every = time.monotonic(), max(1.0, seconds / 720)
         while (now := time.monotonic() - begun) < seconds:
@@ -53,7 +53,7 @@ def soak(
                 series[name].append((round(now, 1), round(size / _MB, 2)))
             tell(f"{now:.0f} of {seconds:.0f} s, {series['disk'][-1][1]:.0f} MB of disk")
             time.sleep(every)
-        left = cast.come_to_rest(peace=False)
+        left = cast.finish(recover=False)
     return series, [*judge_end(Case(left)), *above_limits(series, limits)]
 
 
