@@ -80,7 +80,7 @@ def test_type_errors_name_their_line_and_valid_types_publish(own_server: Served,
 
 
 @pytest.mark.browser
-def test_verify_shows_what_it_compared(own_server: Served, open_console: Opened) -> None:
+def test_verify_reports_the_compared_events(own_server: Served, open_console: Opened) -> None:
     """The result names the number of compared events."""
     with Bus.connect(own_server.url, source="daemon") as bus:
         for number in range(30):

@@ -339,6 +339,18 @@ def use_the_fence_of_another(history: History) -> None:
         history.records[history.records.index(record)] = record._replace(who="publisher-9.0")
 
 
+def report_an_unsound_head(history: History) -> None:
+    history.unsound.append("a head that does not follow from the log")
+
+
+def report_stuck_readers(history: History) -> None:
+    history.stuck.append("the readers make no progress")
+
+
+def crash_a_process(history: History) -> None:
+    add(history, history.records[-1], what="crashed", told={"trace": ""})
+
+
 PLANTS: dict[Callable[[History], None], str] = {
     lose_an_acknowledged_write: "lost",
     hand_out_an_unwritten_job: "lost",
@@ -365,9 +377,9 @@ PLANTS: dict[Callable[[History], None], str] = {
     accept_a_stale_read: "not linearizable",
     use_the_fence_of_another: "not linearizable",
     edit_a_document: "state != fold",
-    lambda history: history.unsound.append("a head that does not follow from the log"): "state != fold",
-    lambda history: history.stuck.append("the readers make no progress"): "stuck",
-    lambda history: add(history, history.records[-1], what="crashed", told={"trace": ""}): "unexpected error",
+    report_an_unsound_head: "state != fold",
+    report_stuck_readers: "stuck",
+    crash_a_process: "unexpected error",
 }
 
 
@@ -394,7 +406,7 @@ def test_a_job_of_a_flushed_log_is_no_claim_in_the_next(history: History) -> Non
     assert list(judge_heads(Case(history))) == []
 
 
-def test_a_view_is_judged_by_the_log_that_it_saw(history: History) -> None:
+def test_a_view_is_judged_by_its_own_log(history: History) -> None:
     before, saw = (record for record in told(history, "saw")[-2:])
     reign = history.reigns[-1]
     entries = [

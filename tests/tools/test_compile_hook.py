@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("name", COMPILED)
-def test_compiled_modules_avoid_what_the_compiler_drops(name: str):
+def test_compiled_modules_avoid_features_the_compiler_drops(name: str):
     tree = ast.parse((ROOT / "scratchbus" / f"{name}.py").read_text("utf-8"))
     classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
     assert [each.name for each in classes if each.keywords] == []  # a struct would lose `frozen` and `array_like`
