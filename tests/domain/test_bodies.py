@@ -1,4 +1,4 @@
-"""Structs and models read the same in the body of an event, and refuse the same."""
+"""Structs decode and refuse event bodies exactly as the pydantic models do."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ODD = (
     '"2026-01-31T12:00:00.1234567Z"', '"2026-01-31T12:00:00.9999999Z"', '"2026-01-31T24:00:00Z"', "1700000000",
     '"1700000000"', "[" * 98 + "]" * 98, "[" * 250 + "]" * 250, DEEP, '{"a":' * 60 + "1" + "}" * 60,
 )  # fmt: skip
-"""JSON, or nearly JSON, that validators may take for different things."""
+"""JSON, or nearly JSON, that validators may read differently."""
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -46,13 +46,13 @@ USUAL = {
     "dict": '{"a": 1}', "list": '["a"]', "datetime": '"2026-01-31T12:00:00Z"', "bool": "true", "float": "0.5",
     "int": "3", "str": '"a"',
 }  # fmt: skip
-"""What a field may have, by a word in its type."""
+"""A valid value of a field, by a word in its type."""
 USUAL_TEXTS = {"reason_code": '"resolved"', "operation": '"append"'}
 
 
 @st.composite
 def bodies(draw: st.DrawFn) -> tuple[str, str]:
-    """Return a kind and a body that is nearly one of that kind."""
+    """Draw a kind and a body that is nearly valid for it."""
     kind = draw(st.sampled_from(sorted(EVENTS)))
     fields = EVENTS[kind].model_fields
     required = [name for name, each in fields.items() if each.is_required()]
@@ -94,7 +94,7 @@ def _exact(value: Any) -> Any:
 @example(("lapsed", '{"by":"a","id":"b"}'))
 @example(("lapsed", '{"by":"a"} '))
 @example(("lapsed", '{"by":"a"}x'))
-def test_a_body_is_read_as_its_model_reads_it(count: int, given: tuple[str, str]) -> None:
+def test_structs_and_models_decode_a_body_alike(count: int, given: tuple[str, str]) -> None:
     kind, text = given
     body = text.encode("utf-8", "surrogatepass")
     read = _decoded(kind, body, count)
@@ -111,17 +111,17 @@ def test_a_body_is_read_as_its_model_reads_it(count: int, given: tuple[str, str]
 
 
 def _decoded(kind: str, body: bytes, count: int) -> Any:
-    """Return what one of so many such entries has when they are decoded together."""
+    """Decode `count` equal entries together and return the first body."""
     values = dict.fromkeys(LAYOUT, b"") | {b"kind": kind.encode(), b"event": b'{"v":2,' + body[1:]}
     return decode_bodies([[b"1-1", [part for pair in values.items() for part in pair]]] * count, 0).bodies[0]
 
 
 @pytest.mark.parametrize("kind", sorted(set(EVENTS) - {"todo_written"}))
 @pytest.mark.parametrize("count", [1, 2])
-def test_what_is_usual_needs_no_model(kind: str, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_common_bodies_decode_without_the_model(kind: str, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     fields = EVENTS[kind].model_fields
     usual = {name: _usual(each.annotation) for name, each in fields.items() if each.is_required()}
     usual |= {name: value for name, value in USUAL_TEXTS.items() if name in fields}
-    monkeypatch.setattr(BodyDecoder, "by_model", lambda *_: pytest.fail("the model was asked"))
+    monkeypatch.setattr(BodyDecoder, "by_model", lambda *_: pytest.fail("the model was used"))
     body = ",".join(f"{json.dumps(name)}:{value}" for name, value in usual.items())
     assert _decoded(kind, f"{{{body}}}".encode(), count).by == "a"

@@ -1,4 +1,4 @@
-"""Objects that callers give: what is stored is what JSON reads back."""
+"""Objects passed by callers are stored exactly as JSON reads them back."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OBJECTS = st.dictionaries(st.text(max_size=20) | st.integers(), SCALARS | st.lis
 
 
 def as_json(value: dict[Any, Any]) -> str | None:
-    """Return an object as strict JSON, or None if it is none."""
+    """Return an object as strict JSON, or None if JSON cannot represent it."""
     try:
         text = json.dumps(value, allow_nan=False, ensure_ascii=False)
         text.encode()
@@ -52,7 +52,7 @@ def test_a_key_that_json_cannot_hold_is_refused(key: object) -> None:
         check_object("context", {key: "plain"})
 
 
-def test_what_is_stored_does_not_change_with_the_callers_object() -> None:
+def test_a_checked_object_is_independent_of_the_callers() -> None:
     given_object: dict[str, Any] = {"task_id": "a"}
     stored = check_object("context", given_object)
     given_object["task_id"] = "b"
@@ -60,7 +60,7 @@ def test_what_is_stored_does_not_change_with_the_callers_object() -> None:
 
 
 @pytest.mark.parametrize("size", [4_000, 4_100, 64 * 1024 - 9, 64 * 1024 - 8])
-def test_the_limit_is_in_bytes_of_json(size: int) -> None:
+def test_an_object_is_limited_to_64_kib_of_json(size: int) -> None:
     value = {"text": "x" * size}
     if len(json.dumps(value, separators=(",", ":"))) <= 64 * 1024:
         assert check_object("context", value) == value

@@ -1,4 +1,4 @@
-"""What a CloudEvent from elsewhere becomes."""
+"""Parsing CloudEvents into observations to add."""
 
 import base64
 import hashlib
@@ -14,12 +14,12 @@ PLAIN: dict[str, Any] = {"specversion": "1.0", "id": "1", "source": "https://ci.
 
 
 def read(**more: Any) -> dict[str, Any]:
-    """Return what one CloudEvent with these attributes becomes."""
-    (said,) = read_cloud_events(json.dumps({**PLAIN, **more}))
-    return said
+    """Parse one CloudEvent with these attributes."""
+    (parsed,) = read_cloud_events(json.dumps({**PLAIN, **more}))
+    return parsed
 
 
-def test_a_cloud_event_without_data_is_its_type_and_subject():
+def test_without_data_the_content_is_type_and_subject():
     named = hashlib.sha256(b"https://ci.example/a\x001").hexdigest()[:32]
     assert read() == {
         "type": "observation", "event_id": f"cloudevent:{named}", "source": "ci.example/a", "content": "build.failed",
@@ -40,13 +40,13 @@ def test_a_cloud_event_without_data_is_its_type_and_subject():
         (0, "0", {"data": 0}),
     ],
 )
-def test_the_content_is_that_of_the_data_or_the_data(data, content, metadata):
-    said = read(data=data)
-    assert (said["content"], said.get("metadata")) == (content, metadata)
-    assert said["context"] == {"cloudevent": PLAIN}  # the attributes, and no data
+def test_the_content_comes_from_the_data(data, content, metadata):
+    parsed = read(data=data)
+    assert (parsed["content"], parsed.get("metadata")) == (content, metadata)
+    assert parsed["context"] == {"cloudevent": PLAIN}  # the attributes without the data
 
 
-def test_bytes_are_read_as_text_if_they_are_such():
+def test_utf8_bytes_become_text_and_others_stay_base64():
     text, other = (base64.b64encode(data).decode() for data in ("Grün".encode(), b"\xff\x00"))
     assert read(data_base64=text)["content"] == "Grün"
     assert read(data_base64=other)["metadata"] == {"data": {"data_base64": other}}
@@ -65,25 +65,25 @@ def test_bytes_are_read_as_text_if_they_are_such():
         ("://", "cloudevent"),
     ],
 )
-def test_the_source_is_named_by_its_uri(uri, source):
+def test_the_source_name_is_derived_from_the_uri(uri, source):
     assert read(source=uri)["source"] == source
 
 
-def test_the_event_id_is_of_the_source_and_the_id():
+def test_the_event_id_is_derived_from_source_and_id():
     ids = {read(**each)["event_id"] for each in ({}, {"id": "2"}, {"source": "https://ci.example/b"})}
     assert len(ids) == 3
     assert read(data="another", time="2026-01-01T00:00:00Z")["event_id"] == read()["event_id"]
 
 
-def test_an_addition_on_another_bus_keeps_what_it_was():
+def test_an_added_event_of_another_bus_keeps_its_fields():
     data = {
         "type": "risk_alert", "content": "Disk full", "tags": ["disk"], "context": {"host": "a"}, "metadata": {"n": 1},
         "confidence": 0.7, "owner": "ops", "by": "watcher", "source": "df", "kind": "added", "priority": 90,
     }  # fmt: skip
     theirs = {"type": "scratchbus.added", "source": "urn:scratchbus:theirs"}
-    said = read(**theirs, data=data)
-    assert said.pop("event_id").startswith("cloudevent:")
-    assert said == {
+    parsed = read(**theirs, data=data)
+    assert parsed.pop("event_id").startswith("cloudevent:")
+    assert parsed == {
         "type": "risk_alert", "content": "Disk full", "tags": ["disk"], "metadata": {"n": 1}, "confidence": 0.7,
         "owner": "ops", "source": "df", "context": {"host": "a", "cloudevent": {**PLAIN, **theirs}},
     }  # fmt: skip
@@ -92,12 +92,12 @@ def test_an_addition_on_another_bus_keeps_what_it_was():
     assert read_cloud_events(json.dumps({**PLAIN, "type": "scratchbus.updated"})) == []
 
 
-def test_a_type_is_for_what_has_none_of_its_own():
-    (said,) = read_cloud_events(json.dumps(PLAIN), "risk_alert")
-    assert said["type"] == "risk_alert"
+def test_a_default_type_can_be_given():
+    (parsed,) = read_cloud_events(json.dumps(PLAIN), "risk_alert")
+    assert parsed["type"] == "risk_alert"
 
 
-def test_a_text_is_one_a_list_or_one_a_line():
+def test_the_input_is_one_event_a_list_or_json_lines():
     two = [{**PLAIN, "id": each} for each in "ab"]
     one, other = map(json.dumps, two)
     for text in (f"[{one}, {other}]", f"{one}\n{other}", f"\n{one}\n \n{other}\n"):
@@ -116,13 +116,13 @@ def test_a_text_is_one_a_list_or_one_a_line():
         ({"data_base64": 7}, "data_base64 is not base64"),
     ],
 )
-def test_what_is_none_is_refused_with_its_number(wrong, says):
+def test_an_invalid_cloud_event_is_refused_by_number(wrong, says):
     text = "\n".join([json.dumps(PLAIN), json.dumps({**PLAIN, **wrong})])
     with pytest.raises(InvalidField, match=f"CloudEvent 2: {says}.*; nothing was written"):
         read_cloud_events(text)
 
 
-def test_what_the_bus_would_refuse_is_refused_before_anything_is_written():
+def test_invalid_fields_are_refused_before_any_write():
     for data, says in (
         ({"content": 7}, "content"),
         ({"content": "x", "tags": [7]}, "tags"),
@@ -133,6 +133,6 @@ def test_what_the_bus_would_refuse_is_refused_before_anything_is_written():
             read_cloud_events(f"{json.dumps(PLAIN)}\n{json.dumps(theirs)}")
 
 
-def test_a_trace_context_goes_along():
+def test_the_traceparent_is_kept():
     assert read(traceparent="00-a-b-01")["traceparent"] == "00-a-b-01"
     assert "traceparent" not in read(traceparent=7)

@@ -1,36 +1,41 @@
-"""What differs between two lists of observations."""
+"""Differences between two lists of observations."""
 
 from scratchbus.domain.difference import differences
 from scratchbus.domain.observation import Claim, Observation
 from scratchbus.domain.values import moment
 
 
-def seen(id, seq=1, **more):
+def observation(id, seq=1, **more):
     return Observation(id=id, page="main", type="observation", content=id, source="s", added_ms=1, added_seq=seq,
                        **{"ms": 1, "seq": seq} | more)  # fmt: skip
 
 
-def told(before, after):
+def summary(before, after):
     return [(each.kind, each.id, each.fields) for each in differences(before, after)]
 
 
-def test_what_is_the_same_is_no_difference():
-    both = [seen("a"), seen("b", 2)]
-    assert told(both, reversed(both)) == told([], []) == []
+def test_equal_observations_do_not_differ():
+    both = [observation("a"), observation("b", 2)]
+    assert summary(both, reversed(both)) == summary([], []) == []
 
 
-def test_where_it_stands_in_the_log_is_no_difference():
-    assert told([seen("a")], [seen("a", ms=5, seq=9)]) == []
+def test_positions_are_not_compared():
+    assert summary([observation("a")], [observation("a", ms=5, seq=9)]) == []
 
 
-def test_each_is_told_once_in_the_order_in_which_it_was_added():
-    before, after = [seen("c", 3), seen("a", 1)], [seen("d", 4), seen("b", 2), seen("c", 3, status="resolved")]
-    assert told(before, after) == [
+def test_differences_are_in_order_of_addition():
+    before, after = (
+        [observation("c", 3), observation("a", 1)],
+        [observation("d", 4), observation("b", 2), observation("c", 3, status="resolved")],
+    )
+    assert summary(before, after) == [
         ("gone", "a", ()), ("added", "b", ()), ("changed", "c", ("status",)), ("added", "d", ()),
     ]  # fmt: skip
 
 
-def test_all_fields_that_changed_are_named_with_their_values():
+def test_changes_have_the_old_and_new_value_of_each_field():
     claim = Claim(by="x", fence=1, until=moment(5))
-    (difference,) = differences([seen("a", context={"n": [1]})], [seen("a", context={"n": [2]}, claim=claim)])
+    (difference,) = differences(
+        [observation("a", context={"n": [1]})], [observation("a", context={"n": [2]}, claim=claim)]
+    )
     assert difference.changes() == {"context": ({"n": [1]}, {"n": [2]}), "claim": (None, claim)}

@@ -1,4 +1,4 @@
-"""The events: a closed list, immutable, each the same after being written and read."""
+"""Events: a closed list of kinds, immutable, unchanged by encoding and decoding."""
 
 import json
 from datetime import UTC, datetime
@@ -65,39 +65,39 @@ def test_the_kinds_are_a_closed_list():
 
 
 @given(added | linked)
-def test_an_event_is_the_same_after_being_written_and_read(event):
-    said_by_the_log = {*ENVELOPE, "at"}
+def test_an_event_survives_encoding_and_decoding(event):
+    from_the_log = {*ENVELOPE, "at"}
     read = decode_entry(entry(event), 3)
-    assert read.model_dump(exclude=said_by_the_log) == event.model_dump(exclude=said_by_the_log)
+    assert read.model_dump(exclude=from_the_log) == event.model_dump(exclude=from_the_log)
     assert (read.id, read.page, read.subject, read.type, read.position) == ("e1", "main", "S", "t", (5, 7, 3))
 
 
-def test_a_body_begins_with_its_schema_and_leaves_out_what_is_default():
+def test_a_body_has_its_schema_first_and_no_defaults():
     body = encode_body(Added(content="x", by="tool", id="e1", page="main", subject="S"))
     assert json.loads(body) == {"v": SCHEMA, "content": "x", "by": "tool"}
     assert body.startswith(b'{"v":%d,' % SCHEMA)
 
 
-def test_the_union_is_told_apart_by_kind():
+def test_the_union_is_discriminated_by_kind():
     assert isinstance(anything.validate_python({"kind": "linked", "by": "x", "action": "a"}), Linked)
     with pytest.raises(ValidationError):
         anything.validate_python({"kind": "teleported", "by": "x"})
 
 
-def test_events_do_not_change():
+def test_events_are_immutable():
     event = Linked(by="x", action="a")
     with pytest.raises(ValidationError):
         event.action = "b"  # type: ignore[misc]  # that is the point
 
 
-def test_an_update_is_of_fields_that_can_be_updated():
+def test_an_update_changes_only_mutable_fields():
     Updated(by="x", changes={"content": "y", "expires_at": None})
     for changes in ({"id": "y"}, {"confidence": "high"}, {"tags": "a"}):
         with pytest.raises(ValidationError):
             Updated.model_validate({"by": "x", "changes": changes})
 
 
-def test_a_newer_schema_is_not_poison():
+def test_a_newer_schema_raises_code_too_old():
     newer = entry(Linked(by="x", action="a"))
     newer[1][-1] = b'{"v":3,"by":"x"}'
     with pytest.raises(CodeTooOld, match="event 5-7 has schema version 3, this code knows 2; upgrade scratchbus"):
@@ -107,7 +107,7 @@ def test_a_newer_schema_is_not_poison():
 @pytest.mark.parametrize(
     "body", [b"", b"{", b"[]", b'{"v":1}', b'{"v":"2"}', b'{"v":1,"by":5}', b'{"v":0,"by":"x"}', b"\xff"]
 )
-def test_poison_says_where_it_is_and_why(body):
+def test_poison_has_a_reason_and_a_position(body):
     broken = entry(Linked(by="x", action="a"))
     broken[1][-1] = body
     with pytest.raises(Poison) as poison:
@@ -117,7 +117,7 @@ def test_poison_says_where_it_is_and_why(body):
     assert (poison.value.envelope["page"], poison.value.envelope["subject"]) == ("main", "S")
 
 
-def test_the_end_of_a_batch_is_seen():
+def test_batch_ends_are_recognized():
     event = Linked(by="x", action="a")
     assert [is_batch_end(entry(event, batch=batch)) for batch in ("1/1", "1/3", "2/3", "3/3")] == [
         True,
@@ -128,6 +128,6 @@ def test_the_end_of_a_batch_is_seen():
 
 
 @pytest.mark.parametrize("owner", ["", "a|b", "a#b", "x", "a" * 65])
-def test_owner_of_a_claim_is_a_token(owner: str):
+def test_the_owner_of_a_claim_must_be_a_token(owner: str):
     with pytest.raises(ValidationError):
         Claimed(by="x", holder="x", ttl=1, owner=owner)

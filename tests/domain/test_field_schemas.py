@@ -1,4 +1,4 @@
-"""Core schemas made from annotations accept and refuse what pydantic's own do."""
+"""Core schemas built from annotations validate exactly as pydantic's own."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ODD: tuple[Any, ...] = (
 
 
 class Unbuilt(Settings):
-    """Settings for which pydantic never generates a schema, so that its own cannot be taken in place of ours."""
+    """Settings for which pydantic never builds a schema, so that it cannot stand in for ours."""
 
 
 def outcome(validate: Any, name: str, value: object) -> object:
@@ -37,22 +37,22 @@ def outcome(validate: Any, name: str, value: object) -> object:
 
 
 @pytest.mark.parametrize("name", Settings.model_fields)
-def test_a_setting_is_checked_as_pydantic_checks_it(name: str):
+def test_a_setting_is_validated_as_by_pydantic(name: str):
     for value in ODD:
         found = outcome(validator_of(Unbuilt), name, value)
         assert repr(found) == repr(outcome(Settings.model_validate, name, value)), value
 
 
-def test_another_field_is_refused():
+def test_an_unknown_setting_is_refused():
     assert outcome(validator_of(Unbuilt), "bsu", 1) == outcome(Settings.model_validate, "bsu", 1)
 
 
-def test_what_was_validated_cannot_be_changed():
+def test_validated_settings_are_frozen():
     with pytest.raises(ValidationError, match="Instance is frozen"):
         validator_of(Unbuilt)({}).bus = "other"  # type: ignore[misc]  # as it should
 
 
-def test_a_type_that_is_not_plain_is_not_taken():
+def test_a_nested_model_has_no_field_schema():
     class Nested(BaseModel):
         inner: Settings
 

@@ -27,19 +27,19 @@ def test_an_observation_begins_active_or_pending_review():
     assert DEFAULT.initial == ("active", "pending_review")
 
 
-def test_active_and_pending_review_are_open_resolved_is_closed_and_archived_is_final():
+def test_default_statuses_have_their_classes():
     assert DEFAULT.of_class("open") == {"active", "pending_review"}
     assert DEFAULT.class_of("resolved") == "closed"
     assert DEFAULT.class_of("archived") == "final"
 
 
 @pytest.mark.parametrize("method", ["class_of", "allowed_from", "sources_of"])
-def test_an_unknown_status_is_refused_with_those_there_are(method):
+def test_an_unknown_status_error_lists_the_statuses(method):
     with pytest.raises(InvalidField, match="use one of: active, archived, pending_review, resolved"):
         getattr(DEFAULT, method)("done")
 
 
-def test_a_lifecycle_cannot_be_changed_from_outside():
+def test_a_lifecycle_is_immutable():
     transitions = {"new": frozenset({"done"})}
     lifecycle = Lifecycle("ticket", {"new": "open", "done": "closed", ARCHIVED: "final"}, ("new",), transitions)
     transitions["done"] = frozenset({"new"})
@@ -48,7 +48,7 @@ def test_a_lifecycle_cannot_be_changed_from_outside():
         lifecycle.statuses["new"] = "final"  # that is the point
 
 
-def test_the_same_table_under_another_name_is_the_same_table():
+def test_same_table_ignores_the_name():
     renamed = Lifecycle(
         "other", DEFAULT.statuses, DEFAULT.initial[::-1], {**DEFAULT.transitions, ARCHIVED: frozenset()}
     )
@@ -61,7 +61,7 @@ def test_the_default_lifecycle_can_always_close():
     assert never_closing(DEFAULT) == frozenset()
 
 
-def test_a_cycle_of_open_statuses_without_a_way_out_never_closes():
+def test_a_cycle_without_an_exit_never_closes():
     statuses: dict[str, StatusClass] = {"new": "open", "a": "open", "b": "open", "done": "closed", ARCHIVED: "final"}
     transitions = {"new": frozenset({"a", "done"}), "a": frozenset({"b"}), "b": frozenset({"a"})}
     assert never_closing(Lifecycle("ring", statuses, ("new",), transitions)) == {"a", "b"}
@@ -72,7 +72,7 @@ TABLES = st.dictionaries(st.sampled_from(OPEN), st.frozensets(st.sampled_from([*
 
 
 @given(TABLES)
-def test_walking_on_from_any_status_that_can_close_gets_to_a_close(transitions):
+def test_never_closing_agrees_with_a_search_of_the_table(transitions):
     lifecycle = Lifecycle(
         "any", {**dict.fromkeys(OPEN, "open"), "done": "closed", ARCHIVED: "final"}, ("a",), transitions
     )

@@ -1,4 +1,4 @@
-"""Entries of the log are decoded together; what is wrong with one is found at that one."""
+"""Log entries are decoded in batches; a fault affects only its own entry."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_damaged_bodies_do_not_complete_each_other(halves: tuple[bytes, bytes]):
 
 
 def test_bodies_of_several_kinds_are_decoded_together(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(codec, "_decode_body", lambda *_: pytest.fail("one by one"))
+    monkeypatch.setattr(codec, "_decode_body", lambda *_: pytest.fail("decoded one by one"))
     kinds = (b"released", b"cleared", b"linked", b"released")
     bodies = (b'{"v":2,"by":"a","backoff":7}', GOOD, b'{"v":2,"by":"c","action":"call"}', GOOD)
     entries = [entry(seq, body, kind=kind) for seq, (kind, body) in enumerate(zip(kinds, bodies, strict=True), 1)]
@@ -71,48 +71,48 @@ def test_bodies_of_several_kinds_are_decoded_together(monkeypatch: pytest.Monkey
     assert (events[0].backoff, events[2].action, events[3].backoff) == (7, "call", 0)
 
 
-def test_an_event_is_made_when_it_is_looked_at(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(log_entry, "decode_items", lambda *_: pytest.fail("nobody has looked"))
+def test_an_event_is_built_on_first_access(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(log_entry, "decode_items", lambda *_: pytest.fail("built without access"))
     good, damaged = items_of(GOOD, DAMAGED)
     assert (good.problem, good.is_event, damaged.is_event) == (None, True, False)
     assert damaged.problem is not None
 
 
-def test_an_event_is_made_once():
+def test_an_event_is_built_once():
     good, _ = items_of(GOOD, GOOD)
     assert good.event is good.event
 
 
 def test_entries_of_different_layouts_are_decoded_together():
-    usual, turned = entry(1), entry(2)
-    turned[1][:4] = [*turned[1][2:4], *turned[1][:2]]
+    usual, reordered = entry(1), entry(2)
+    reordered[1][:4] = [*reordered[1][2:4], *reordered[1][:2]]
     more, less = [b"1-3", [*entry(3)[1], b"note", b"by hand"]], [b"1-4", entry(4)[1][2:]]
-    found = [item for _, item in decode_items([usual, turned, more, less], 0)]
+    found = [item for _, item in decode_items([usual, reordered, more, less], 0)]
     assert [(item.id, item.subject, item.kind, item.seq) for item in found] == [
         ("e1", "s", "cleared", 1), ("e2", "s", "cleared", 2), ("e3", "s", "cleared", 3), ("", "s", "cleared", 4),
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize("place", range(4))
-def test_an_entry_of_any_layout_is_decoded_alone(place: int):
-    turned, more, less = entry(2), [b"1-3", [*entry(3)[1], b"note", b"by hand"]], [b"1-4", entry(4)[1][2:]]
-    turned[1][:4] = [*turned[1][2:4], *turned[1][:2]]
-    all_items = decode_items(entries := [entry(1), turned, more, less], 0)
+def test_an_entry_decodes_the_same_alone_and_in_a_batch(place: int):
+    reordered, more, less = entry(2), [b"1-3", [*entry(3)[1], b"note", b"by hand"]], [b"1-4", entry(4)[1][2:]]
+    reordered[1][:4] = [*reordered[1][2:4], *reordered[1][:2]]
+    all_items = decode_items(entries := [entry(1), reordered, more, less], 0)
     assert decode_items([entries[place]], 0) == [all_items[place]]
 
 
-def test_names_that_fit_only_by_chance_are_not_taken_for_the_usual_ones():
+def test_shifted_field_names_do_not_match_the_layout():
     long, short = [b"1-1", [*entry(1)[1], *entry(1)[1][:2]]], [b"1-2", entry(2)[1][2:]]
     assert [each.by for each in decode_bodies([short, long], 0).bodies] == ["tester", "tester"]
     assert [item.id for _, item in decode_items([short, long], 0)] == ["", "e1"]
 
 
-def test_what_is_not_utf8_is_replaced_in_its_entry_alone():
+def test_invalid_utf8_is_replaced_only_in_its_entry():
     first, second = (item for _, item in decode_items([entry(1, id=b"\xff"), entry(2, id="ü".encode())], 0))
     assert (first.id, second.id) == ("\ufffd", "ü")
 
 
-def test_the_collector_is_left_as_it_was():
+def test_decoding_restores_the_garbage_collector():
     gc.disable()
     try:
         decode_items([entry(1)], 0)

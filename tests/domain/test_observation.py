@@ -1,4 +1,4 @@
-"""The item of a page, and what a caller gives to make one."""
+"""Observations, and the arguments that make one."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -22,19 +22,19 @@ ONE = Observation(
 )  # fmt: skip
 
 
-def test_its_times_and_places_follow_from_its_events():
+def test_times_and_positions_come_from_the_events():
     assert (ONE.created_at, ONE.updated_at) == (moment(1000), moment(2000))
     assert (ONE.position, ONE.added) == ((2000, 5, 3), (1000, 1, 3))
     assert ONE.is_open
     assert not ONE.model_copy(update={"status_class": "closed"}).is_open
 
 
-def test_it_does_not_change():
+def test_an_observation_is_immutable():
     with pytest.raises(ValidationError):
         ONE.content = "y"  # type: ignore[misc]  # that is the point
 
 
-def test_it_can_be_kept_in_sets_with_its_events():
+def test_observations_and_events_are_hashable():
     same = decode_observation(encode_document(ONE))
     newer = ONE.model_copy(update={"version": 3})
     assert {ONE, same} == {ONE}
@@ -43,7 +43,7 @@ def test_it_can_be_kept_in_sets_with_its_events():
     assert {event, event.model_copy()} == {event}
 
 
-def test_its_places_are_in_its_json_and_not_in_what_is_stored():
+def test_positions_are_in_the_json_but_not_stored():
     assert (ONE.model_dump()["position"], ONE.model_dump()["added"]) == (ONE.position, ONE.added)
     dumped = ONE.model_dump(mode="json")
     assert (dumped["position"], dumped["added"]) == ("3/2000-5", "3/1000-1")
@@ -76,7 +76,7 @@ FIELDS = [
         {"status": "archived", "status_class": "final", "reason": "r", "reason_code": "expired", "damaged": True},
     ],
 )
-def test_its_document_is_what_pydantic_dumps(changes):
+def test_a_document_equals_the_pydantic_dump(changes):
     added = Added(id="e", subject=ONE.id, page="main", type="t", content="x", by="me", ms=1_795_386_035_000, seq=1)
     observation = evolve(None, added).model_copy(update=changes)
     dumped = observation.model_dump(mode="json")
@@ -89,7 +89,7 @@ def test_its_document_is_what_pydantic_dumps(changes):
     assert document_of(observation)["context"] == observation.context == dumped["context"]
 
 
-def test_its_repr_and_json_begin_with_the_fields_of_the_specification_and_show_of_ours_what_says_something():
+def test_repr_and_json_have_the_specified_fields_first():
     added = Added(id="e", subject=ONE.id, page="main", type="t", content="x", by="me", ms=1, seq=1)
     new = evolve(None, added)
     assert list(document_of(new)) == [*FIELDS, "page", "version", "position", "priority"]
@@ -111,23 +111,23 @@ def test_its_repr_and_json_begin_with_the_fields_of_the_specification_and_show_o
     assert "claim" not in repr(changed)
 
 
-def test_it_is_the_same_after_being_stored():
+def test_an_observation_survives_storing():
     assert decode_observation(encode_document(ONE)) == ONE
     assert decode_observations([encode_document(ONE)] * 3) == [ONE] * 3
     assert decode_observations([]) == []
 
 
-def test_documents_of_other_versions_are_read_for_what_is_known():
+def test_unknown_fields_of_stored_documents_are_ignored():
     row = encode_document(ONE)[:-2] + b',"mood":"good"},"more"]'
     assert decode_observation(row) == ONE
 
 
-def test_what_may_be_updated_is_a_field_of_it():
+def test_updatable_fields_exclude_fields_that_are_set_once():
     assert set(UPDATABLE) <= set(Observation.model_fields)
     assert not {"id", "created_at", "source", "page", "type"} & set(UPDATABLE)
 
 
-def test_what_is_given_says_which_field_is_wrong():
+def test_an_error_names_the_wrong_field():
     with pytest.raises(
         UnknownField, match="colour: unknown field; use one of: blocked_by, confidence, content"
     ) as unknown:
@@ -139,7 +139,7 @@ def test_what_is_given_says_which_field_is_wrong():
         NewObservation(type="t", content="x", tags=["a", 5])
 
 
-def test_what_is_given_is_all_optional_but_type_and_content():
+def test_only_type_and_content_are_required():
     new = NewObservation(type="t", content="x")
     assert new.times == 1
     assert {name for name, value in new if value is None} == set(NewObservation.model_fields) - {
@@ -150,6 +150,6 @@ def test_what_is_given_is_all_optional_but_type_and_content():
     assert NewObservation(type="t", content="x", ttl=timedelta(hours=1)).ttl == timedelta(hours=1)
 
 
-def test_a_position_is_text_in_json_and_in_the_schema_of_it():
+def test_the_json_schema_shows_positions_as_strings():
     properties = Observation.model_json_schema(mode="serialization")["properties"]
     assert {properties[name]["type"] for name in ("position", "added")} == {"string"}

@@ -1,4 +1,4 @@
-"""Positions: where an event stands, as text and in order."""
+"""Positions as text, and their order."""
 
 from datetime import UTC, datetime, timedelta, timezone
 
@@ -14,17 +14,17 @@ positions = st.builds(Position, st.integers(0, 10**14), st.integers(0, 10**14), 
 
 
 @given(positions)
-def test_a_position_survives_being_written_and_read(position):
+def test_a_position_survives_formatting_and_parsing(position):
     assert Position.parse(str(position)) == position
 
 
 @given(st.lists(positions, min_size=2, max_size=16))
-def test_a_position_of_a_bus_survives_being_written_and_read(shards):
+def test_a_bus_position_survives_formatting_and_parsing(shards):
     whole = BusPosition(tuple(position._replace(shard=n) for n, position in enumerate(shards)))
     assert BusPosition.parse(str(whole)) == whole
 
 
-def test_its_text_names_the_shard_where_it_is_not_the_first():
+def test_the_text_names_any_shard_but_the_first():
     assert str(Position(5, 7)) == "5-7"
     assert str(Position(5, 7, 3)) == "3/5-7"
     assert Position(5, 7, 3).stream_id == "5-7"
@@ -33,7 +33,7 @@ def test_its_text_names_the_shard_where_it_is_not_the_first():
 @pytest.mark.parametrize(
     "text", ["", "5", "5-", "-7", "5-7-9", "a-b", " 5-7", "5-7\n", "x/5-7", "1/2/5-7", "-1-7", "1" * 16 + "-1"]
 )
-def test_what_is_no_position_is_refused(text):
+def test_an_invalid_position_is_refused(text):
     with pytest.raises(InvalidPosition, match="write it as <ms>-<seq>"):
         Position.parse(text)
 
@@ -44,7 +44,7 @@ def test_positions_compare_as_integers():
 
 
 @given(st.integers(0, 253_402_300_799_999))
-def test_moments_are_exact(ms):
+def test_milliseconds_survive_conversion_to_a_moment(ms):
     assert millis(moment(ms)) == ms
     assert moment(ms).tzinfo is UTC
 

@@ -1,4 +1,4 @@
-"""The keys and texts of preferences, and the part of a file that has them. Pure."""
+"""Keys and texts of preferences, and the section of a file that lists them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def by_subject(*found: Preference) -> dict[str, Preference]:
         ("naïve", "nai\u0308ve"),
     ],
 )
-def test_keys_that_mean_the_same_are_one(one: str, other: str):
+def test_equivalent_keys_are_one_key(one: str, other: str):
     assert meaning_of(one) == meaning_of(other)
 
 
@@ -47,18 +47,18 @@ def test_keys_that_mean_the_same_are_one(one: str, other: str):
     ("one", "other"),
     [("C++ style", "C style"), ("C# style", "C style"), ("status", "statu"), ("class", "clas"), ("a b", "b a")],
 )
-def test_keys_that_mean_something_else_are_two(one: str, other: str):
+def test_different_keys_stay_distinct(one: str, other: str):
     assert meaning_of(one) != meaning_of(other)
 
 
 @pytest.mark.parametrize("key", ["", "  ", "...", "a\nb", "a\x1b[2J", "a**b", "a\u200bb", 5, None])
-def test_a_key_is_one_visible_line_that_names_something(key: object):
+def test_an_invalid_key_is_refused(key: object):
     with pytest.raises(InvalidField) as refused:
         check_key(key)
     assert refused.value.field == "key"
 
 
-def test_a_key_and_a_text_have_limits():
+def test_keys_and_texts_have_length_limits():
     with pytest.raises(TooLarge, match="201 characters is over the limit of 200"):
         check_key("x" * 201)
     with pytest.raises(TooLarge, match="4001 characters"):
@@ -66,7 +66,7 @@ def test_a_key_and_a_text_have_limits():
 
 
 @pytest.mark.parametrize("text", ["", " \n ", END, "a\x00b", 5])
-def test_a_text_says_something_and_cannot_end_the_part_of_a_file(text: object):
+def test_an_invalid_text_is_refused(text: object):
     with pytest.raises(InvalidField):
         check_preference(text)
 
@@ -82,27 +82,27 @@ pairs = st.tuples(keys, texts).map(checked).filter(bool)
 
 
 @given(st.lists(pairs, max_size=5), st.text(characters | st.sampled_from("\n\r"), max_size=40), st.booleans())
-def test_what_is_written_is_read_again_and_the_rest_stays(found: list[tuple[str, str]], around: str, has_part: bool):
+def test_a_section_reads_back_and_the_rest_stays(found: list[tuple[str, str]], around: str, has_section: bool):
     held = by_subject(*(preference(key, text) for key, text in found))
-    before = f"{around}\n{BEGIN}\n{END}\n{around}" if has_part else around
+    before = f"{around}\n{BEGIN}\n{END}\n{around}" if has_section else around
     synced = SyncedAt("3f1c0a9b", Position(5, 7, 2))
     text = replaced(before, find_section(before, PREFIX), "ada/shop", synced, held)
-    part = find_section(text, PREFIX)
-    assert {subject: (item.key, item.text) for subject, item in part.items.items()} == {
+    section = find_section(text, PREFIX)
+    assert {subject: (item.key, item.text) for subject, item in section.items.items()} == {
         subject: (each.key, each.text) for subject, each in held.items()
     }
-    assert (part.scope, part.synced) == ("ada/shop", synced)
+    assert (section.scope, section.synced) == ("ada/shop", synced)
     assert text.startswith(around)
-    assert not has_part or text.endswith(f"\n{around}")
-    assert replaced(text, part, "ada/shop", synced, held) == text
+    assert not has_section or text.endswith(f"\n{around}")
+    assert replaced(text, section, "ada/shop", synced, held) == text
 
 
 def test_the_order_and_the_line_ends_of_a_file_are_kept():
     text = f"# Rules\r\n{BEGIN}\r\n- b: second\r\n* **a**: first\r\n  more\r\n{END}\r\nend"
-    part = find_section(text, PREFIX)
-    assert [(item.key, item.text) for item in part.items.values()] == [("b", "second"), ("a", "first\nmore")]
+    section = find_section(text, PREFIX)
+    assert [(item.key, item.text) for item in section.items.values()] == [("b", "second"), ("a", "first\nmore")]
     held = by_subject(preference("a", "first\nmore"), preference("b", "second"), preference("c", "third"))
-    after = replaced(text, part, "ada", None, held)
+    after = replaced(text, section, "ada", None, held)
     assert after.replace("\r\n", "").count("\n") == 0
     assert after.index("- **b**") < after.index("- **a**") < after.index("- **c**")
     assert after.startswith(f"# Rules\r\n{BEGIN}\r\n")
@@ -110,7 +110,7 @@ def test_the_order_and_the_line_ends_of_a_file_are_kept():
 
 
 @pytest.mark.parametrize(
-    ("inside", "said"),
+    ("inside", "message"),
     [
         ("always double quotes", "line 3: 'always double quotes' is not a preference"),
         ("- always double quotes", "line 3: '- always double quotes' is not a preference"),
@@ -120,19 +120,19 @@ def test_the_order_and_the_line_ends_of_a_file_are_kept():
         ("- ...: x", "line 3: key: '...' names nothing"),
     ],
 )
-def test_a_line_that_is_no_preference_is_named(inside: str, said: str):
+def test_an_invalid_line_is_named_in_the_error(inside: str, message: str):
     with pytest.raises(InvalidField) as refused:
         find_section(f"# Rules\n{BEGIN}\n{inside}\n{END}\n", PREFIX)
-    assert said in str(refused.value)
+    assert message in str(refused.value)
 
 
 @pytest.mark.parametrize("text", [BEGIN, END, f"{END}\n{BEGIN}", f"{BEGIN}\n{BEGIN}\n{END}", f"{BEGIN}\n{END}\n" * 2])
-def test_marks_that_do_not_match_are_refused(text: str):
+def test_unmatched_marks_are_refused(text: str):
     with pytest.raises(InvalidField, match="has these marks"):
         find_section(text, PREFIX)
 
 
-def test_marks_inside_a_line_are_no_marks():
+def test_marks_inside_a_line_are_ignored():
     assert find_section(f"write {BEGIN} and {END}", PREFIX).items == {}
 
 
@@ -157,7 +157,7 @@ NOTHING = None
         (one, NOTHING, two, "one", True),
     ],
 )
-def test_a_merge_takes_over_what_one_side_changed_and_the_file_wins(ours, base, theirs, written, is_conflict):
+def test_a_merge_takes_each_sides_changes_and_the_file_wins(ours, base, theirs, written, is_conflict):
     def side(found):
         return by_subject(found) if found else {}
 
@@ -168,7 +168,7 @@ def test_a_merge_takes_over_what_one_side_changed_and_the_file_wins(ours, base, 
     assert merged.conflicts == (["a"] if is_conflict else [])
 
 
-def test_without_a_base_nothing_is_deleted():
+def test_a_merge_without_a_base_deletes_nothing():
     assert merge({}, None, by_subject(one)).changes == []
 
 

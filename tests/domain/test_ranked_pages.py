@@ -1,4 +1,4 @@
-"""The queue of pages of a worker, against a plain dict that is searched."""
+"""A worker's queue of pages, compared with a plain dict."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_the_first_page_is_the_longest_waiting_of_the_lowest_rank(steps):
         else:
             queue[page] = rank
             if model.get(page) != rank:
-                model.pop(page, None)  # so that it comes behind the others
+                model.pop(page, None)  # so that it moves to the end
                 model[page] = rank
         order = sorted(model, key=model.__getitem__)
         first = queue.first()

@@ -1,4 +1,4 @@
-"""The registry: what a type brings along, and what may change."""
+"""The registry: defaults and checks of a type, and changes between two registries."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ def only_type(body: str) -> ObservationType:
 
 
 @pytest.mark.parametrize(
-    ("written", "settings_say_7d"),
+    ("written", "expected"),
     [("", duration_ms("7d")), ("default_ttl: 2h", duration_ms("2h")), ("default_ttl: never", None)],
 )
-def test_a_ttl_is_the_types_own_or_else_the_settings(written, settings_say_7d):
+def test_the_ttl_of_a_type_overrides_the_setting(written, expected):
     given_type = only_type(f"{{{written}}}")
-    assert given_type.ttl_ms(duration_ms("7d")) == settings_say_7d
+    assert given_type.ttl_ms(duration_ms("7d")) == expected
 
 
-def test_auto_archive_after_never_keeps_what_is_resolved():
+def test_auto_archive_after_of_a_type_overrides_the_setting():
     assert only_type("{auto_archive_after: never}").archive_after_ms(3_600_000) is None
     assert only_type("{}").archive_after_ms(3_600_000) == 3_600_000
     assert only_type("{}").archive_after_ms(None) is None
 
 
-def test_an_unknown_type_is_refused_with_the_nearest_one():
+def test_an_unknown_type_error_names_the_nearest():
     file = shipped("observation_types.yaml")
     registry = parse_registry(file.read_text(encoding="utf-8"), str(file))
     with pytest.raises(UnknownType, match="did you mean 'risk_alert'") as raised:
@@ -57,7 +57,7 @@ def test_an_unknown_type_is_refused_with_the_nearest_one():
     assert (raised.value.type, raised.value.nearest) == ("risk_alrt", "risk_alert")
 
 
-def test_the_shipped_types_are_those_of_the_shipped_file(tmp_path: Path):
+def test_generated_types_match_the_shipped_file(tmp_path: Path):
     file = shipped("observation_types.yaml")
     text = file.read_text(encoding="utf-8")
     registry = as_registry(file)
@@ -68,20 +68,20 @@ def test_the_shipped_types_are_those_of_the_shipped_file(tmp_path: Path):
     assert as_registry(edited).get("risk_alert").priority == 91
 
 
-def test_a_type_unlike_any_other_has_no_nearest_one():
+def test_an_unknown_type_unlike_any_other_has_no_nearest():
     with pytest.raises(UnknownType) as raised:
         parsed("types: {x: }").get("zzzzzz")
     assert raised.value.nearest is None
 
 
-def test_the_registry_keeps_its_text_and_digests_it():
+def test_the_digest_depends_only_on_the_text():
     text = "types: {x: }\n"
     assert parse_registry(text, "a.yaml").text == text
     assert parse_registry(text, "a.yaml").digest == parse_registry(text, "b.yaml").digest
     assert parse_registry(text, "a.yaml").digest != parse_registry(text + "# and more\n", "a.yaml").digest
 
 
-def test_changes_name_what_came_what_went_and_whose_lifecycle_is_another():
+def test_changes_list_added_removed_and_changed_types():
     old = parsed(TICKET + "types: {stays: , goes: , turns: , differs: {priority: 1}}")
     new = parsed(TICKET + "types: {stays: , comes: , turns: {lifecycle: ticket}, differs: {priority: 2}}")
     changes = new.changes_from(old)
@@ -92,14 +92,14 @@ def test_changes_name_what_came_what_went_and_whose_lifecycle_is_another():
     assert changes.needs_none_open == ("goes", "turns")
 
 
-def test_comments_and_the_name_of_a_lifecycle_change_nothing():
+def test_comments_and_lifecycle_names_are_not_changes():
     old = parsed(TICKET + "types: {x: {lifecycle: ticket}}")
     new = parsed(TICKET.replace("ticket:", "bug:") + "# renamed\ntypes: {x: {lifecycle: bug}}")
     assert new.changes_from(old).needs_none_open == ()
     assert not parsed("types: {x: }  # a comment").changes_from(parsed("types: {x: }"))
 
 
-def test_a_dedupe_key_is_made_of_the_named_fields_and_always_of_the_type():
+def test_a_dedupe_key_has_the_type_and_the_named_fields():
     given_type = only_type("{dedupe: [type, source, context.address]}")
     fields = {"source": "logwatch", "content": "a", "context": {"address": "192.0.2.1"}}
     assert given_type.dedupe_key_of(fields) == 'x:["logwatch","192.0.2.1"]'
@@ -107,14 +107,14 @@ def test_a_dedupe_key_is_made_of_the_named_fields_and_always_of_the_type():
     assert given_type.dedupe_key_of({**fields, "source": "other"}) != given_type.dedupe_key_of(fields)
 
 
-def test_what_lacks_a_named_field_has_no_dedupe_key():
+def test_a_missing_field_means_no_dedupe_key():
     given_type = only_type("{dedupe: [context.address]}")
     assert given_type.dedupe_key_of({"context": {}}) is None
     assert given_type.dedupe_key_of({"context": None}) is None
     assert only_type("{}").dedupe_key_of({"content": "a"}) is None
 
 
-def test_a_long_dedupe_key_is_shortened_and_still_tells_apart():
+def test_long_dedupe_keys_are_shortened_and_stay_distinct():
     given_type = only_type("{dedupe: [content]}")
     one, other = (given_type.dedupe_key_of({"content": "a" * 60_000 + end}) for end in "bc")
     assert one is not None
@@ -122,7 +122,7 @@ def test_a_long_dedupe_key_is_shortened_and_still_tells_apart():
     assert one != other
 
 
-def test_a_dedupe_key_is_small_and_ascii_whatever_it_is_made_of():
+def test_a_dedupe_key_is_short_ascii():
     given_type = only_type("{dedupe: [content]}")
     for content in ("é", "\N{SNOWMAN}" * 150, "\ud800", "\n"):
         key = given_type.dedupe_key_of({"content": content})
@@ -131,7 +131,7 @@ def test_a_dedupe_key_is_small_and_ascii_whatever_it_is_made_of():
         assert len(key) < 256
 
 
-def test_a_context_that_does_not_fit_the_schema_is_refused_by_its_place():
+def test_an_invalid_context_is_refused_with_its_path():
     given_type = only_type("{context: {required: [job], properties: {job: {properties: {id: {type: integer}}}}}}")
     given_type.check_context({"job": {"id": 3}})
     with pytest.raises(InvalidField, match="'job' is a required property") as raised:
@@ -142,14 +142,14 @@ def test_a_context_that_does_not_fit_the_schema_is_refused_by_its_place():
     assert raised.value.field == "context.job.id"
 
 
-def test_metadata_has_a_schema_of_its_own():
+def test_metadata_has_its_own_schema():
     given_type = only_type("{metadata: {maxProperties: 1}}")
     given_type.check_context({"a": 1, "b": 2})
     with pytest.raises(InvalidField, match="metadata"):
         given_type.check_metadata({"a": 1, "b": 2})
 
 
-def test_a_schema_that_leads_to_itself_is_an_error_and_not_a_crash():
+def test_a_self_referencing_schema_is_an_error():
     with pytest.raises(InvalidField, match="leads to itself"):
         only_type("{context: {$ref: '#'}}").check_context({})
 

@@ -1,4 +1,4 @@
-"""The file of observation types: what it may say, what is refused, and where."""
+"""The observation types file: valid content, and refusals with line and key."""
 
 from __future__ import annotations
 
@@ -65,12 +65,12 @@ def test_the_shipped_file_has_the_eight_built_in_types():
     assert all(each.description and each.lifecycle is DEFAULT for each in registry.types.values())
 
 
-def test_a_risk_alert_is_the_most_urgent_of_the_built_in_types():
+def test_risk_alert_has_the_highest_built_in_priority():
     registry = parse_registry(SHIPPED.read_text(encoding="utf-8"), str(SHIPPED))
     assert max(registry.types.values(), key=lambda each: each.priority).name == "risk_alert"
 
 
-def test_the_example_in_the_shipped_file_shows_every_key_and_is_a_sound_type():
+def test_the_example_in_the_shipped_file_is_valid_and_complete():
     text = SHIPPED.read_text(encoding="utf-8")
     example = re.compile(r"^#(?=(?:  )+\S|lifecycles:)", re.MULTILINE)
     header, types, body = text.partition("\ntypes:\n")
@@ -79,14 +79,14 @@ def test_the_example_in_the_shipped_file_shows_every_key_and_is_a_sound_type():
     assert set(yaml.safe_load(text)["types"]["build_failed"]) == set(TYPE_KEYS)
 
 
-# -- what a file may say -------------------------------------------------------------------------------------------
+# -- valid files ---------------------------------------------------------------------------------------------------
 
 
 def test_a_type_needs_only_a_name():
     assert parsed("types:\n  build_failed:\n").get("build_failed") == ObservationType("build_failed")
 
 
-def test_every_key_of_a_type_is_taken():
+def test_every_key_of_a_type_is_read():
     given_type = parsed(
         TICKET
         + """
@@ -118,24 +118,24 @@ types:
     assert given_type.dedupe == ("source", "context.job")
 
 
-def test_a_type_may_bring_its_own_lifecycle_in_place():
+def test_a_type_can_have_an_inline_lifecycle():
     own = "{statuses: {new: open, done: closed}, initial: [new], transitions: {new: [done]}}"
     given_type = only_type(f"{{lifecycle: {own}}}")
     assert given_type.initial_status == "new"
     assert given_type.lifecycle.allowed_from("new") == {"done"}
 
 
-def test_every_lifecycle_has_the_final_status_archived_also_unsaid():
+def test_every_lifecycle_implicitly_has_archived():
     registry = parsed(TICKET + "types: {x: {lifecycle: ticket}}")
     assert registry.get("x").lifecycle.class_of("archived") == "final"
     assert set(registry.lifecycles) == {"default", "ticket"}
 
 
-def test_windows_line_ends_and_a_byte_order_mark_are_fine():
+def test_windows_line_ends_and_a_byte_order_mark_are_accepted():
     assert set(parse_registry("\ufefftypes:\r\n  x:\r\n    priority: 1\r\n", "types.yaml").types) == {"x"}
 
 
-# -- what it refuses, and where ------------------------------------------------------------------------------------
+# -- invalid files -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_windows_line_ends_and_a_byte_order_mark_are_fine():
         ("metadata: &m {allOf: [*m]}", None, "alias *m is inside its own anchor"),
     ],
 )
-def test_a_wrong_value_is_refused_by_file_line_and_key(body, key, says):
+def test_an_invalid_value_is_refused_with_line_and_key(body, key, says):
     problem = refusal(f"types:\n  other:\n  x:\n    {body}\n")
     assert says in str(problem)
     assert str(problem).startswith(f"types.yaml:4:{problem.column}: ")
@@ -226,24 +226,24 @@ def test_a_wrong_value_is_refused_by_file_line_and_key(body, key, says):
         ("types: \x00\n", None, "not YAML"),
     ],
 )
-def test_a_file_that_is_not_a_registry_is_refused(text, line, says):
+def test_a_file_that_is_not_a_registry_is_refused_with_a_line(text, line, says):
     problem = refusal(text)
     assert says in str(problem)
     assert problem.line == line
 
 
-def test_an_unknown_key_is_refused_with_the_nearest_and_all_there_are():
+def test_an_unknown_key_error_names_the_nearest_and_all_keys():
     problem = refusal("types: {x: {prority: 3}}")
     assert problem.allowed == sorted(TYPE_KEYS)
     assert str(problem).startswith("types.yaml:1:13: types.x.prority: unknown key 'prority' (did you mean 'priority'?)")
 
 
-def test_the_first_wrong_line_is_named():
+def test_the_error_names_the_first_wrong_line():
     problem = refusal("types:\n  b:\n    priority: 200\n  a:\n    max_tags: 1\n    max_content: 0\n")
     assert (problem.line, problem.column, problem.key) == (3, 5, "types.b.priority")
 
 
-def test_an_entry_of_a_list_has_the_column_of_its_own():
+def test_a_list_entry_is_refused_at_its_own_column():
     assert refusal("types: {x: {dedupe: [content, colour]}}").column == 31
 
 
@@ -264,7 +264,7 @@ def test_an_entry_of_a_list_has_the_column_of_its_own():
         (("      done: [in", "      archived: [in"), "transitions.archived", "final and leads nowhere"),
     ],
 )
-def test_a_wrong_lifecycle_is_refused_by_line_and_key(change, key, says):
+def test_an_invalid_lifecycle_is_refused_with_line_and_key(change, key, says):
     given, instead = change
     text = TICKET.replace(given, instead, 1) + "types: {x: }\n"
     assert text != TICKET + "types: {x: }\n"
@@ -275,7 +275,7 @@ def test_a_wrong_lifecycle_is_refused_by_line_and_key(change, key, says):
     assert key.rpartition(".")[2].partition("[")[0] in text.splitlines()[problem.line - 1]
 
 
-def test_a_lifecycle_with_a_cycle_that_can_never_close_is_refused_by_its_statuses():
+def test_a_lifecycle_that_can_never_close_is_refused():
     problem = refusal(
         """\
         lifecycles:
@@ -299,12 +299,12 @@ def test_the_default_lifecycle_cannot_be_redefined():
 
 
 @given(st.text() | st.text(alphabet="types:{}[]x \n-&*!#?'\"\t"))
-def test_whatever_the_text_it_is_a_registry_or_one_clear_error(text):
+def test_any_text_is_a_registry_or_a_one_line_error(text):
     try:
         parse_registry(text, "types.yaml")
     except RegistryError as problem:
-        assert "\n" not in str(problem)  # noqa: PT017  # both ends are fine
+        assert "\n" not in str(problem)  # noqa: PT017  # both outcomes are valid
 
 
-def test_a_text_that_no_file_can_hold_is_refused():
+def test_a_lone_surrogate_is_refused():
     assert "not YAML" in str(refusal("types: {x: {description: '\ud800'}}"))

@@ -1,4 +1,4 @@
-"""The relations of facts: their names, and what is wrong with a file of them."""
+"""Relations of facts: their names, and refusals of an invalid file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from scratchbus.errors import InvalidField, RelationsError, UnknownRelation
 from scratchbus.settings import shipped
 
 
-def test_the_file_that_is_shipped_is_sound():
+def test_the_shipped_file_is_valid():
     found = parse_relations(shipped("relations.yaml").read_text(), "relations.yaml")
     assert found.find("Upgraded to") == found.find("runs-on") == found.find("runs_on")
     assert found.find("runs_on").relation.is_single
@@ -20,7 +20,7 @@ def test_the_file_that_is_shipped_is_sound():
     assert not found.read("gone").relation.is_single
 
 
-def test_a_name_that_is_none_offers_the_nearest():
+def test_an_unknown_relation_error_names_the_nearest():
     found = parse_relations("relations: {depends_on: {inverse: needed_by}}", "r.yaml")
     with pytest.raises(UnknownRelation, match="did you mean 'needed_by'") as refused:
         found.find("nedded by")
@@ -52,7 +52,7 @@ def test_a_name_that_is_none_offers_the_nearest():
         ("relations: ]", 1, "not YAML"),
     ],
 )
-def test_what_is_wrong_with_a_file_is_said_with_its_line(text: str, line: int, problem: str):
+def test_an_invalid_file_is_refused_with_its_line(text: str, line: int, problem: str):
     with pytest.raises(RelationsError, match=problem) as refused:
         parse_relations(text, "r.yaml")
     assert (refused.value.file, refused.value.line) == ("r.yaml", line)

@@ -1,4 +1,4 @@
-"""Runs: their steps and their four ends."""
+"""Runs: their steps and their four outcomes."""
 
 import json
 
@@ -22,24 +22,24 @@ def names(record):
     return [step.name for step in record.steps]
 
 
-def test_a_run_that_says_nothing_else_is_completed(record):
+def test_a_run_is_completed_by_default(record):
     assert (record.outcome, record.summary, record.steps) == ("completed", "Task completed", [])
 
 
-def test_steps_keep_their_order_and_their_details(record):
+def test_steps_keep_their_order_and_details(record):
     record.step("look", where="in the jar")
     record.step("count", beans=42, name="of the beans")
     assert names(record) == ["look", "count"]
     assert record.steps[1].details == {"beans": 42, "name": "of the beans"}
 
 
-def test_a_run_that_is_done_says_what_came_of_it(record):
+def test_done_records_the_summary(record):
     record.done("42 beans")
     assert (record.outcome, record.summary) == ("completed", "42 beans")
     assert record.steps == [("done", {"message": "42 beans"})]
 
 
-def test_a_run_that_gave_up_says_why(record):
+def test_error_records_the_reason(record):
     record.error("there is no jar")
     assert (record.outcome, record.summary) == ("error", "there is no jar")
     assert record.steps == [("error", {"message": "there is no jar"})]
@@ -47,14 +47,14 @@ def test_a_run_that_gave_up_says_why(record):
     assert record.summary == "Agent encountered an error"
 
 
-def test_a_run_that_took_too_many_steps_says_how_many(record):
+def test_max_steps_records_the_limit(record):
     record.max_steps(20)
     assert record.outcome == "incomplete - max steps reached"
     assert record.summary == "Reached maximum steps (20) without completing task"
     assert record.steps == []
 
 
-def test_an_exception_leaves_the_first_five_lines_of_its_traceback(record):
+def test_an_exception_records_five_lines_of_its_traceback(record):
     record.done("too early")
     with pytest.raises(ValueError, match="too deep") as raised:
         deep(20)
@@ -66,12 +66,12 @@ def test_an_exception_leaves_the_first_five_lines_of_its_traceback(record):
     assert all(line.endswith("in deep") and "test_run.py:" in line for line in details["backtrace"])
 
 
-def test_an_exception_without_words_is_known_by_its_name(record):
+def test_an_exception_without_a_message_is_named_by_its_class(record):
     record_exception(record, KeyError())
     assert record.summary == "Agent encountered an error: KeyError"
 
 
-def test_a_new_scratchpad_is_told_by_its_first_hundred_characters(record):
+def test_a_scratchpad_update_records_a_hundred_characters(record):
     record_reply(record, ScratchpadReply("x" * 500))
     record_reply(record, ScratchpadReply(error="the engine is gone"))
     record_reply(record, ScratchpadReply())
@@ -81,21 +81,21 @@ def test_a_new_scratchpad_is_told_by_its_first_hundred_characters(record):
     ]
 
 
-def test_only_a_scratchpad_that_was_changed_is_a_success():
+def test_only_a_changed_scratchpad_is_a_success():
     assert ScratchpadReply("x")
     assert ScratchpadReply("")
     assert not ScratchpadReply()
     assert not ScratchpadReply(error="no")
 
 
-def test_the_prompt_tells_the_end_and_counts_the_steps(record):
+def test_the_prompt_has_the_outcome_and_the_number_of_steps(record):
     record.step("look")
     record.done("42 beans")
     for line in ("**Task**: Count the beans", "**Outcome**: completed", "**Summary**: 42 beans", "**Steps taken**: 2"):
         assert line in prompt_of(record)
 
 
-def test_what_is_kept_of_a_run_has_bounds(record):
+def test_a_run_record_is_limited_in_size(record):
     circle: dict[str, object] = {}
     circle["self"] = circle
     record.task = "x" * 10_000

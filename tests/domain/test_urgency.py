@@ -1,4 +1,4 @@
-"""How urgent an observation is follows from what is known of it, and from the time."""
+"""The urgency of an observation depends on its fields and the time."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -21,11 +21,11 @@ def observation(priority=90, confidence=0.6, occurrences=1, age=timedelta(0), se
     )  # fmt: skip
 
 
-def test_a_single_sighting_is_as_urgent_as_its_priority_times_its_confidence():
+def test_urgency_of_one_sighting_is_priority_times_confidence():
     assert urgency(observation(priority=90, confidence=0.6), NOW) == 54
 
 
-def test_an_hour_of_silence_makes_it_less_urgent_and_a_half_life_half_as_urgent():
+def test_urgency_halves_after_a_half_life_of_silence():
     assert urgency(observation(age=timedelta(hours=1)), NOW) < 54
     assert urgency(observation(age=HALF_LIFE), NOW) == 27
 
@@ -35,15 +35,15 @@ def test_an_attack_passes_the_threshold_with_the_third_attempt():
     assert [each >= THRESHOLD for each in urgencies] == [False, False, True]
 
 
-def test_what_nobody_believes_is_not_urgent_however_often_it_is_seen():
+def test_zero_confidence_is_never_urgent():
     assert urgency(observation(confidence=0, occurrences=1_000), NOW) == 0
 
 
-def test_a_clock_behind_the_engines_does_not_make_it_more_urgent():
+def test_a_clock_behind_the_engines_does_not_raise_urgency():
     assert urgency(observation(age=timedelta(hours=-1)), NOW) == 54
 
 
-def test_the_most_urgent_comes_first_and_of_equals_the_older_one():
+def test_by_urgency_puts_the_older_first_among_equals():
     quiet, loud = observation(seq=1), observation(occurrences=9, seq=2)
     also_quiet = observation(seq=3)
     assert [each.seq for _, each in by_urgency([also_quiet, quiet, loud], NOW)] == [2, 1, 3]
@@ -52,7 +52,7 @@ def test_the_most_urgent_comes_first_and_of_equals_the_older_one():
 @given(
     st.integers(0, 100), st.floats(0, 1), st.integers(1, 10**9), st.integers(1, 10**9), st.timedeltas(timedelta(0))
 )  # fmt: skip
-def test_more_sightings_never_make_it_less_urgent(priority, confidence, few, more, silence):
+def test_more_sightings_never_lower_urgency(priority, confidence, few, more, silence):
     now = NOW + min(silence, timedelta(days=365_000))
     quiet = urgency(observation(priority, confidence, few), now)
     loud = urgency(observation(priority, confidence, few + more), now)

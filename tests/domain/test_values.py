@@ -1,4 +1,4 @@
-"""The small values: names, sources, durations, ids, confidences."""
+"""Checks of small values: names, sources, durations, ids, confidences."""
 
 import math
 import string
@@ -38,45 +38,45 @@ DURATIONS = {
     timedelta(minutes=1): 60_000,
     timedelta(microseconds=1500): 2,
 }
-NO_DURATIONS = [
+INVALID_DURATIONS = [
     "", "soon", "h", "2 x", "2h ago", "-2h", "1y", "0", 0, -1, 0.0001, "0s", math.nan, math.inf, True, None, [],
     "36501d", 10**12, timedelta(0), timedelta(days=-1), "1e3",
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("given_", "ms"), DURATIONS.items())
-def test_a_duration_is_read_as_people_write_it(given_, ms):
+def test_durations_are_parsed(given_, ms):
     assert duration_ms(given_) == ms
 
 
-@pytest.mark.parametrize("given_", NO_DURATIONS, ids=repr)
-def test_what_is_no_duration_is_refused_with_examples(given_):
+@pytest.mark.parametrize("given_", INVALID_DURATIONS, ids=repr)
+def test_an_invalid_duration_is_refused_with_examples(given_):
     with pytest.raises(InvalidTTL, match=r'lease: .* is not a valid duration here; use .*"2h"'):
         duration_ms(given_, "lease")
 
 
 @pytest.mark.parametrize("given_", [0, 0.0, "0", "0s", "0ms", timedelta(0)], ids=repr)
-def test_what_waits_may_not_have_to(given_):
+def test_a_delay_can_be_zero(given_):
     assert delay_ms(given_, "delay") == 0
     assert delay_ms("250ms", "delay") == 250
 
 
 @pytest.mark.parametrize("given_", ["never", "soon", "", -1, math.nan, math.inf, True, None, "36501d"], ids=repr)
-def test_what_is_no_time_to_wait_is_refused(given_):
+def test_an_invalid_delay_is_refused(given_):
     with pytest.raises(InvalidTTL, match=r"delay: .* is not a time to wait; use 0, a number of seconds"):
         delay_ms(given_, "delay")
 
 
-def test_never_has_no_end():
+def test_the_duration_never_is_none():
     assert duration_ms("never") is duration_ms("NEVER ") is None
 
 
 @given(st.integers(1, 100 * 365 * 86_400_000))
-def test_a_duration_survives_being_written_and_read(ms):
+def test_a_duration_survives_formatting_and_parsing(ms):
     assert duration_ms(duration_text(ms)) == ms
 
 
-def test_durations_are_written_as_people_do():
+def test_durations_are_formatted_compactly():
     assert [duration_text(ms) for ms in (None, 0, 250, 5_400_000, 604_800_000)] == [
         "never",
         "0s",
@@ -96,13 +96,13 @@ def test_a_source_begins_with_a_letter_or_digit(text):
 
 
 @pytest.mark.parametrize("text", ["", "a b", "ä", "a\n", "a" * 129, "a#b", None, 5, b"a"])
-def test_names_have_a_few_characters_only(text):
+def test_an_invalid_name_is_refused(text):
     for check, error in ((check_source, InvalidSource), (check_page, InvalidName), (check_bus, InvalidName)):
         with pytest.raises(error, match="use 1–128 letters"):
             check(text)
 
 
-def test_pages_may_have_colons_and_buses_not():
+def test_page_names_can_have_colons_but_bus_names_cannot():
     assert check_page("user:42") == "user:42"
     with pytest.raises(InvalidName):
         check_bus("user:42")
@@ -130,12 +130,12 @@ def test_a_confidence_is_a_number_from_zero_to_one(value):
 
 
 @pytest.mark.parametrize("value", [-0.01, 1.01, math.nan, math.inf, True, "0.5", None, [], 1j])
-def test_what_is_no_confidence_is_refused(value):
+def test_an_invalid_confidence_is_refused(value):
     with pytest.raises(InvalidField, match="is not a number from 0 to 1"):
         check_confidence(value)
 
 
-def test_names_of_types_are_plain():
+def test_type_names_are_lowercase_identifiers():
     assert is_type_name("build_failed2")
     for wrong in ("", "Build", "2fast", "a-b", "a|b", "a" * 65, None, "ä", "a\n"):
         assert not is_type_name(wrong)

@@ -1,4 +1,4 @@
-"""A small YAML file never makes much of itself."""
+"""A small YAML file cannot expand into a huge value."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from scratchbus.settings import load_settings
 
 
 def bomb(key: str) -> str:
-    """Return a kilobyte of YAML whose last value has 10 ** 12 entries, or is a mapping of as many."""
+    """Return a kilobyte of YAML that expands to 10 ** 12 entries."""
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
     return "\n".join(["types:", "  t:", f"    {key}:", *(f"      {line}" for line in lines)])
@@ -29,7 +29,7 @@ def settings(text: str, tmp_path: Path) -> object:
 
 
 class Uses(YamlModel):
-    """A file with a list, and how often it is used."""
+    """A file with a list and its uses."""
 
     base: Items[Text]
     uses: Items[Items[Text]]
@@ -45,7 +45,7 @@ READERS: dict[str, Callable[[str, Path], object]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("what", "key"),
+    ("reader", "key"),
     [
         ("registry", "context"),
         ("registry", "metadata"),
@@ -55,13 +55,13 @@ READERS: dict[str, Callable[[str, Path], object]] = {
         ("settings", "context"),
     ],
 )
-def test_aliases_of_aliases_are_refused(what: str, key: str, tmp_path: Path) -> None:
+def test_aliases_of_aliases_are_refused(reader: str, key: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match=r"alias"):
-        READERS[what](bomb(key), tmp_path)
+        READERS[reader](bomb(key), tmp_path)
 
 
 @pytest.mark.parametrize(("uses", "is_refused"), [(100, False), (101, True)])
-def test_aliases_repeat_a_hundred_thousand_values_and_no_more(uses: int, is_refused: bool) -> None:
+def test_aliases_repeat_at_most_a_hundred_thousand_values(uses: int, is_refused: bool) -> None:
     text = f"base: &b [{', '.join(['x'] * 999)}]\nuses: [{', '.join(['*b'] * uses)}]\n"  # 1,000 values each
     if is_refused:
         with pytest.raises(InvalidInput, match=r"uses\[100\]: its aliases repeat more than 100,000 values"):
@@ -70,14 +70,14 @@ def test_aliases_repeat_a_hundred_thousand_values_and_no_more(uses: int, is_refu
         assert len(YamlText(text, "file", RegistryError).read(Uses).uses) == uses
 
 
-def test_a_few_aliases_are_fine() -> None:
+def test_a_few_aliases_are_accepted() -> None:
     text = "types:\n  a: &a\n    context: &c {properties: {x: {type: string}}}\n  b: *a\n  c: {context: *c}\n"
     registry = parse_registry(text, "types")
     assert {kind.name for kind in registry.types.values()} == {"a", "b", "c"}
 
 
 @pytest.mark.parametrize("text", ["types: &t\n  a: *t\n", "types: {a: &a {context: {x: *a}}}"])
-def test_what_has_itself_in_it_is_refused(text: str) -> None:
+def test_a_self_referencing_alias_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput, match="alias"):
         parse_registry(text, "types")
 
