@@ -1,4 +1,4 @@
-"""A bus for the logic of daemons; engines and daemons as processes, none of which outlives its test."""
+"""Fixtures: a bus for the logic of daemons, and an engine and daemons as processes that end with the test."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class Engine:
-    """A server on a unix socket of its own, which keeps its data when it is killed."""
+    """A server on its own unix socket that keeps its data when it is killed."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -58,7 +58,7 @@ class Engine:
 
 
 class Daemon:
-    """A daemon as a process, and what it said."""
+    """A daemon process and its output."""
 
     def __init__(self, name: str, arguments: tuple[str, ...], environment: dict[str, str], files: Path) -> None:
         self.name = name
@@ -79,12 +79,12 @@ class Daemon:
         return self._err.read_text()
 
     @property
-    def said(self) -> list[dict[str, Any]]:
-        """Return the log lines that are whole."""
+    def log_lines(self) -> list[dict[str, Any]]:
+        """Return the complete log lines."""
         return [json.loads(line) for line in self.err.splitlines(keepends=True) if line.endswith("}\n")]
 
-    def has_said(self, event: str) -> bool:
-        return any(line["event"] == event for line in self.said)
+    def has_logged(self, event: str) -> bool:
+        return any(line["event"] == event for line in self.log_lines)
 
     def end(self, number: int = signal.SIGTERM, within: float = PATIENCE) -> int:
         """Send a signal, wait, and return the exit code."""
@@ -105,7 +105,7 @@ def engine() -> Iterator[Engine]:
 
 @pytest.fixture
 def start(engine: Engine, tmp_path: Path) -> Iterator[Callable[..., Daemon]]:
-    """Start daemons on the engine; those that run at the end are killed."""
+    """Start daemons on the engine; kill those that still run at the end."""
     environment = {
         **os.environ, "PYTHONPATH": str(ROOT), "SCRATCHBUS_URL": engine.url, "XDG_STATE_HOME": str(tmp_path / "state"),
         "SCRATCHBUS_ARCHIVE_URL": str(tmp_path / "archive"),
@@ -145,10 +145,10 @@ def page(bus: Bus) -> Page:
 
 @pytest.fixture
 def running() -> Callable[[Run], contextlib.AbstractContextManager[None]]:
-    """Run a daemon's work in a thread for the length of a with block, which raises what the work raises."""
+    """Run a daemon's work in a thread during a with block, which raises the errors of the work."""
 
     @contextlib.contextmanager
-    def run_it(run: Run) -> Iterator[None]:
+    def in_thread(run: Run) -> Iterator[None]:
         stop, problems = threading.Event(), list[BaseException]()
 
         def work() -> None:
@@ -168,4 +168,4 @@ def running() -> Callable[[Run], contextlib.AbstractContextManager[None]]:
         if problems:
             raise problems[0]
 
-    return run_it
+    return in_thread

@@ -1,4 +1,4 @@
-"""The daemons as processes: thin, patient, and quick to stop."""
+"""The daemons as processes: they start, reconnect, survive kills, and stop."""
 
 from __future__ import annotations
 
@@ -64,40 +64,40 @@ def test_modules_of_daemons_have_under_three_hundred_lines(file):
 )
 def test_a_daemon_stops_cleanly(start, log, name, number):
     daemon = start(name, *(["--log", log, "--follow"] if name == "logwatch" else []))
-    eventually(lambda: daemon.has_said("started"), f"{name} has started")
+    eventually(lambda: daemon.has_logged("started"), f"{name} has started")
     assert daemon.end(number) == 0
-    assert daemon.has_said("stopped")
+    assert daemon.has_logged("stopped")
     assert daemon.out == ""
-    assert all(line["daemon"] == name for line in daemon.said)
+    assert all(line["daemon"] == name for line in daemon.log_lines)
 
 
 def is_waiting(daemon):
-    """Say whether it has said so: its work is done anew, or its view or its work with others goes on by itself."""
-    return any(map(daemon.has_said, ("waiting", "the log cannot be read; going on trying", "waiting for the engine")))
+    """Return whether a daemon has logged that it waits for the engine."""
+    return any(map(daemon.has_logged, ("waiting", "the log cannot be read; going on trying", "waiting for the engine")))
 
 
 @pytest.mark.slow
-def test_a_daemon_waits_for_an_engine_that_went_away_and_goes_on_when_it_is_back(start, engine, log, page):
+def test_daemons_wait_for_a_lost_engine_and_continue(start, engine, log, page):
     append(log, "192.0.2.1")
     others = [start("projector"), start("expirer")]
     daemons = [start("logwatch", "--log", log, "--follow"), start("router"), start("executor"), *others]
     eventually(lambda: attempts(page) == {"192.0.2.1": 1}, "the first line is counted")
-    eventually(lambda: all(daemon.has_said("started") for daemon in daemons), "all have started")
+    eventually(lambda: all(daemon.has_logged("started") for daemon in daemons), "all have started")
     engine.kill()
     append(log, "192.0.2.1", "192.0.2.1")
-    eventually(lambda: all(map(is_waiting, daemons[1:])), "they say that they wait")
+    eventually(lambda: all(map(is_waiting, daemons[1:])), "they log that they wait")
     engine.start()
     eventually(lambda: attempts(page) == {"192.0.2.1": 3}, "the other lines are counted")
-    eventually(lambda: page.list(type="action_suggestion"), "the router suggests what has become urgent")
+    eventually(lambda: page.list(type="action_suggestion"), "the router suggests to act on the urgent alert")
     eventually(lambda: page.list(type="risk_alert")[0].links, "the executor acts on it")
     for daemon in others:
-        eventually(lambda: daemon.has_said("going on"), "it says that it goes on")  # noqa: B023  # called at once
-        assert [line["event"] for line in daemon.said].count("waiting") == 1
+        eventually(lambda: daemon.has_logged("going on"), "it logs that it goes on")  # noqa: B023  # called at once
+        assert [line["event"] for line in daemon.log_lines].count("waiting") == 1
     assert [daemon.end() for daemon in daemons] == [0] * len(daemons)
 
 
 @pytest.mark.slow
-def test_a_log_watcher_that_is_killed_again_and_again_counts_every_line_once(start, log, page):
+def test_a_repeatedly_killed_log_watcher_counts_each_line_once(start, log, page):
     addresses = [f"192.0.2.{number % 7}" for number in range(100)]
     for _ in range(4):
         before = sum(attempts(page).values())
@@ -134,7 +134,7 @@ def test_a_log_watcher_that_is_killed_again_and_again_counts_every_line_once(sta
         ("executor", ["--no-such-option"], 2, "see `executor.py --help`"),
     ],
 )
-def test_bad_input_ends_a_daemon_with_one_line_and_its_code(start, tmp_path, name, arguments, code, says):
+def test_bad_input_ends_a_daemon_with_one_line_and_its_exit_code(start, tmp_path, name, arguments, code, says):
     (tmp_path / "bad.yaml").write_text("rule: []\n")
     (tmp_path / "x.log").touch()
     daemon = start(name, *arguments)
@@ -149,10 +149,10 @@ def add_alert(page, number):
 
 
 @pytest.mark.slow
-def test_executors_take_up_once_what_two_routers_suggest(start, page, tmp_path):
+def test_executors_act_once_on_suggestions_of_two_routers(start, page, tmp_path):
     blocklist = tmp_path / "blocklist.txt"
     daemons = [start("router"), start("router"), *(start("executor", "--blocklist", blocklist) for _ in range(2))]
-    eventually(lambda: all(daemon.has_said("started") for daemon in daemons), "they run")
+    eventually(lambda: all(daemon.has_logged("started") for daemon in daemons), "all have started")
     for number in (*range(10), *range(10)):
         add_alert(page, number)
     eventually(lambda: blocklist.exists() and len(blocklist.read_text().split()) == 10, "all addresses are blocked")
@@ -165,17 +165,20 @@ def test_executors_take_up_once_what_two_routers_suggest(start, page, tmp_path):
     assert [each.occurrences for each in page.list(type="action_suggestion")] == [1] * 10
 
 
-def test_what_an_executor_had_when_it_was_killed_is_acted_on_by_another_and_once(start, page, tmp_path):
+def test_another_executor_acts_once_on_a_killed_ones_job(start, page, tmp_path):
     blocklist = tmp_path / "blocklist.txt"
     start("router")
     alert = add_alert(page, 1)
     with blocklist.open("ab") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)  # whoever acts now comes no further than this
+        fcntl.flock(held, fcntl.LOCK_EX)  # an executor that acts now blocks here
         killed = start("executor", "--blocklist", blocklist, "--claim-ttl", "1s", "--name", "executor-1")
-        eventually(lambda: any(each.claim for each in page.list(type="action_suggestion")), "it is at it")
+        eventually(
+            lambda: any(each.claim for each in page.list(type="action_suggestion")),
+            "the executor has claimed the suggestion",
+        )
         killed.end(signal.SIGKILL)
     start("executor", "--blocklist", blocklist, "--name", "executor-2")
-    eventually(lambda: page.list(type="action_suggestion", status="resolved"), "the other one has done it")
+    eventually(lambda: page.list(type="action_suggestion", status="resolved"), "the other executor has resolved it")
     (suggestion,) = page.list(type="action_suggestion")
     claims = [event.holder for event in page.history(suggestion.id) if event.kind == "claimed"]
     assert (claims[0], claims[-1]) == ("executor-1", "executor-2")
@@ -183,23 +186,26 @@ def test_what_an_executor_had_when_it_was_killed_is_acted_on_by_another_and_once
     assert page.get(alert.id).links == ["blocklist:192.0.2.1"]
 
 
-def test_restarted_executor_has_its_work_again_when_it_names_its_instance(start, page, tmp_path):
+def test_a_restarted_executor_continues_its_claims_by_instance(start, page, tmp_path):
     blocklist = tmp_path / "blocklist.txt"
     start("router")
     add_alert(page, 1)
     mine = ("executor", "--blocklist", blocklist, "--claim-ttl", "1h", "--instance", "host-7")
     with blocklist.open("ab") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)  # whoever acts now comes no further than this
+        fcntl.flock(held, fcntl.LOCK_EX)  # an executor that acts now blocks here
         killed = start(*mine)
-        eventually(lambda: any(each.claim for each in page.list(type="action_suggestion")), "it is at it")
+        eventually(
+            lambda: any(each.claim for each in page.list(type="action_suggestion")),
+            "the executor has claimed the suggestion",
+        )
         killed.end(signal.SIGKILL)
     start(*mine)
-    eventually(lambda: page.list(type="action_suggestion", status="resolved"), "it has done it, long before the hour")
+    eventually(lambda: page.list(type="action_suggestion", status="resolved"), "it is resolved before the claim lapses")
     assert blocklist.read_text() == "192.0.2.1\n"
 
 
-def test_a_reminder_falls_due_and_a_short_life_ends_while_the_expirer_runs(start, page):
+def test_an_expirer_process_records_expiry(start, page):
     start("expirer")
     short = page.add("observation", "a short life", ttl="50ms")
-    eventually(lambda: len(page.history(short.id)) == 2, "its end is in the log")
+    eventually(lambda: len(page.history(short.id)) == 2, "its expiry is in the log")
     assert page.history(short.id)[-1].by == "expirer"

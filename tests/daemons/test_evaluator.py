@@ -1,4 +1,4 @@
-"""The evaluator resolves what is complete, and sends to review what is doubtful."""
+"""The evaluator resolves complete observations and sends doubtful ones to review."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -19,7 +19,7 @@ SHIPPED = read_completion(shipped("completion.yaml"))
 
 @pytest.fixture
 def act(page):
-    """Do what an executor does about an observation."""
+    """Act on an observation as an executor does."""
 
     def act_on(id, outcome="done", action="block:192.0.2.1"):
         suggestion = page.add(SUGGESTION, "Act on it", evidence=[id], tags=[FOR_EXECUTOR, about(id)])
@@ -41,7 +41,7 @@ def alert(page, act):
 
 
 class Clock:
-    """A clock that is set by hand, and begins at the real time."""
+    """The real time, plus a difference that a test sets."""
 
     def __init__(self):
         self.ahead = timedelta(0)
@@ -67,8 +67,8 @@ def evaluator(page, view, clock):
 
 
 @pytest.fixture
-def look(bus, view):
-    """Have evaluators look around, once their view has seen all there is."""
+def evaluate(bus, view):
+    """Run a pass of each evaluator once the view is up to date."""
 
     def run_passes(*evaluators):
         view.wait_for(bus.position())
@@ -78,7 +78,7 @@ def look(bus, view):
     return run_passes
 
 
-def test_what_was_acted_on_and_is_quiet_is_resolved(page, alert, clock, evaluator, running):
+def test_a_quiet_observation_with_a_finished_action_is_resolved(page, alert, clock, evaluator, running):
     quiet = alert()
     with running(evaluator.run):
         clock.ahead = QUIET_FOR
@@ -87,55 +87,55 @@ def test_what_was_acted_on_and_is_quiet_is_resolved(page, alert, clock, evaluato
     assert page.history(quiet.id)[-1].cause == str(quiet.position)
 
 
-def test_what_is_acted_on_later_is_resolved_too(page, alert, clock, evaluator, running):
+def test_an_observation_acted_on_later_is_resolved(page, alert, clock, evaluator, running):
     with running(evaluator.run):
         later = alert()
         clock.ahead = QUIET_FOR
         eventually(lambda: page.get(later.id).status == "resolved", "it is resolved")
 
 
-def test_what_nobody_acted_on_stays_open(page, alert, clock, evaluator, look):
+def test_an_observation_without_an_action_stays_open(page, alert, clock, evaluator, evaluate):
     waiting = alert(is_acted_on=False)
     clock.ahead = QUIET_FOR
-    look(evaluator)
+    evaluate(evaluator)
     assert page.get(waiting.id).status == "active"
 
 
-def test_what_is_repeated_is_not_quiet(page, alert, clock, evaluator, look):
+def test_a_repeat_restarts_the_quiet_period(page, alert, clock, evaluator, evaluate):
     busy = alert()
     clock.ahead = QUIET_FOR - timedelta(seconds=1)
-    look(evaluator)
+    evaluate(evaluator)
     assert page.get(busy.id).status == "active"
     alert(is_acted_on=False)  # the same address again
     heard = page.get(busy.id).updated_at
     clock.ahead = heard + QUIET_FOR - timedelta(milliseconds=500) - datetime.now(UTC)
-    look(evaluator)
+    evaluate(evaluator)
     assert page.get(busy.id).status == "active"
     clock.ahead += timedelta(seconds=1)
-    look(evaluator)
+    evaluate(evaluator)
     assert page.get(busy.id).status == "resolved"
     assert page.get(busy.id).occurrences == 2
 
 
-def test_one_that_comes_back_after_it_was_resolved_is_a_new_observation(page, alert, clock, evaluator, look):
+def test_a_repeat_after_resolution_is_a_new_observation(page, alert, clock, evaluator, evaluate):
     first = alert()
     clock.ahead = QUIET_FOR
-    look(evaluator)
+    evaluate(evaluator)
     second = alert(is_acted_on=False)
     assert second.id != first.id
     assert second.occurrences == 1
 
 
-def test_two_evaluators_resolve_once(page, view, alert, clock, evaluator, look):
+def test_two_evaluators_resolve_once(page, view, alert, clock, evaluator, evaluate):
     quiet = alert()
     other = Evaluator(page, view, SHIPPED, clock=clock)
     clock.ahead = QUIET_FOR
-    look(evaluator, other)
+    evaluate(evaluator, other)
     assert [event.kind for event in page.history(quiet.id)] == ["added", "linked", "status_changed"]
 
 
 @pytest.mark.slow
-def test_one_that_was_reopened_is_evaluated_again(page, alert, clock, evaluator, running):
+def test_a_reopened_observation_is_evaluated_again(page, alert, clock, evaluator, running):
     quiet = alert()
     with running(evaluator.run):
         clock.ahead = QUIET_FOR
@@ -147,74 +147,74 @@ def test_one_that_was_reopened_is_evaluated_again(page, alert, clock, evaluator,
         eventually(lambda: page.get(quiet.id).status == "resolved", "it is resolved again")
 
 
-# -- what completes what ----------------------------------------------------------------------------------------------
+# -- completion rules -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("type", ["risk_alert", "pending_confirmation", "dependency", "reminder"])
 @pytest.mark.parametrize("outcome", ["notified", "failed", "pending"])
-def test_nothing_is_complete_because_someone_was_told(page, act, clock, evaluator, look, type, outcome):
+def test_only_the_outcome_done_completes(page, act, clock, evaluator, evaluate, type, outcome):
     more = {"remind_at": datetime.now(UTC)} if type == "reminder" else {}
-    told = page.add(type, "It matters", context={"task_id": "t"}, **more)
-    act(told.id, outcome, f"notify:{told.id}")
+    observation = page.add(type, "It matters", context={"task_id": "t"}, **more)
+    act(observation.id, outcome, f"notify:{observation.id}")
     clock.ahead = timedelta(days=1)
-    look(evaluator)
-    assert page.get(told.id).status == "active"
+    evaluate(evaluator)
+    assert page.get(observation.id).status == "active"
 
 
-def test_a_confirmation_is_complete_when_someone_confirms_the_same_task(page, evaluator, look):
+def test_a_pending_confirmation_is_resolved_by_its_own_task(page, evaluator, evaluate):
     waiting = page.add("pending_confirmation", "Confirm the address", context={"task_id": "verify_email_123"})
     page.add("observation", "Clicked another link", tags=["confirmed"], context={"task_id": "verify_email_124"})
     page.add("observation", "Opened the mail", context={"task_id": "verify_email_123"})
-    look(evaluator)
+    evaluate(evaluator)
     assert page.get(waiting.id).status == "active"
     said = page.add(
         "observation", "Clicked", source="mail", tags=["confirmed"], context={"task_id": "verify_email_123"}
     )
-    look(evaluator)
+    evaluate(evaluator)
     done = page.get(waiting.id)
     assert (done.status, done.reason) == ("resolved", f"mail said so ({said.id})")
 
 
-def test_what_was_said_before_confirms_nothing_that_was_asked_later(page, evaluator, look):
+def test_an_earlier_confirmation_does_not_count(page, evaluator, evaluate):
     page.add("observation", "Clicked", tags=["confirmed"], context={"task_id": "t"})
     waiting = page.add("pending_confirmation", "Confirm it again", context={"task_id": "t"})
-    look(evaluator)
+    evaluate(evaluator)
     assert page.get(waiting.id).status == "active"
 
 
-@pytest.mark.parametrize("untrue", ["refuted", "doubtful", "waiting for review"])
-def test_what_is_not_believed_confirms_nothing(page, evaluator, look, untrue):
+@pytest.mark.parametrize("flaw", ["refuted", "doubtful", "waiting for review"])
+def test_a_doubtful_confirmation_does_not_count(page, evaluator, evaluate, flaw):
     waiting = page.add("pending_confirmation", "Confirm it", context={"task_id": "t"})
-    confidence = 0.1 if untrue == "doubtful" else 1.0
+    confidence = 0.1 if flaw == "doubtful" else 1.0
     said = page.add("observation", "Yes", tags=["confirmed"], context={"task_id": "t"}, confidence=confidence)
-    if untrue == "refuted":
+    if flaw == "refuted":
         page.refute(said.id, reason="phishing")
-    elif untrue == "waiting for review":
+    elif flaw == "waiting for review":
         page.review(said.id)
-    look(evaluator)
+    evaluate(evaluator)
     assert page.get(waiting.id).status == "active"
 
 
-def test_what_someone_reopens_is_complete_only_by_what_happens_since(page, evaluator, look):
+def test_a_reopened_confirmation_needs_a_newer_answer(page, evaluator, evaluate):
     def confirm():
         page.add("observation", "Yes", tags=["confirmed"], context={"task_id": "t"})
 
     waiting = page.add("pending_confirmation", "Confirm it", context={"task_id": "t"})
     confirm()
-    look(evaluator)
+    evaluate(evaluator)
     assert page.get(waiting.id).status == "resolved"
     page.reopen(waiting.id, reason="that was someone else")
-    look(evaluator)
+    evaluate(evaluator)
     assert page.get(waiting.id).status == "active"
     confirm()
-    look(evaluator)
+    evaluate(evaluator)
     assert page.get(waiting.id).status == "resolved"
 
 
-def test_a_history_that_cannot_be_read_completes_nothing_and_stops_nothing(page, evaluator, look, monkeypatch):
+def test_an_unreadable_history_skips_only_its_observation(page, evaluator, evaluate, monkeypatch):
     waiting = page.add("pending_confirmation", "Confirm it", context={"task_id": "t"})
     page.add("observation", "Yes", tags=["confirmed"], context={"task_id": "t"})
-    look(evaluator)
+    evaluate(evaluator)
     page.reopen(waiting.id)
     other = page.add("dependency", "It needs nothing", metadata={"met": True})
 
@@ -223,12 +223,12 @@ def test_a_history_that_cannot_be_read_completes_nothing_and_stops_nothing(page,
 
     with monkeypatch.context() as patched:
         patched.setattr(page, "history", lost)
-        look(evaluator)
+        evaluate(evaluator)
     assert page.get(waiting.id).status == "active"
     assert page.get(other.id).status == "resolved"
 
 
-def test_a_look_at_many_confirmations_takes_no_longer_for_each(page, evaluator, look, monkeypatch):
+def test_the_cost_of_a_pass_is_linear_in_confirmations(page, evaluator, evaluate, monkeypatch):
     asked, key_of = [], Sign.key
 
     def key(sign, one):
@@ -239,129 +239,129 @@ def test_a_look_at_many_confirmations_takes_no_longer_for_each(page, evaluator, 
     for number in range(20):
         page.add("pending_confirmation", f"Confirm {number}", context={"task_id": f"t{number}"})
         page.add("observation", "No", tags=["confirmed"], context={"task_id": f"other{number}"})
-    look(evaluator)
+    evaluate(evaluator)
     assert len(asked) == 40
 
 
-def test_a_confirmation_without_a_task_is_confirmed_by_hand_only(page, evaluator, look):
+def test_a_confirmation_without_a_task_stays_open(page, evaluator, evaluate):
     waiting = page.add("pending_confirmation", "Confirm something")
     page.add("observation", "Clicked", tags=["confirmed"])
-    look(evaluator)
+    evaluate(evaluator)
     assert page.get(waiting.id).status == "active"
 
 
-def test_a_dependency_is_complete_when_its_field_says_so(page, evaluator, look):
+def test_a_dependency_is_resolved_when_its_field_is_set(page, evaluator, evaluate):
     blocked = page.add("dependency", "The schema has to be migrated")
-    look(evaluator)
+    evaluate(evaluator)
     assert page.get(blocked.id).status == "active"
     page.update(blocked.id, metadata={"met": True})
-    look(evaluator)
+    evaluate(evaluator)
     assert (page.get(blocked.id).status, page.get(blocked.id).reason) == ("resolved", "metadata.met is True")
 
 
-def test_an_action_that_was_pending_completes_once_its_end_is_known(page, act, clock, evaluator, look):
+def test_a_pending_action_completes_once_its_outcome_is_done(page, act, clock, evaluator, evaluate):
     alert = page.add("risk_alert", "A leak")
     act(alert.id, "pending", "ticket:17")
     clock.ahead = QUIET_FOR
-    look(evaluator)
+    evaluate(evaluator)
     assert page.get(alert.id).status == "active"
     (suggestion,) = page.list(type=SUGGESTION)
     page.update(page.reopen(suggestion.id).id, metadata={**suggestion.metadata, "outcome": "done"})
-    look(evaluator)
+    evaluate(evaluator)
     assert page.get(alert.id).reason == "done (ticket:17) and quiet since"
     assert page.get(suggestion.id).status == "resolved"
 
 
-def test_a_type_may_be_complete_when_it_is_quiet(page, view, clock, look):
+def test_a_type_can_be_complete_when_quiet(page, view, clock, evaluate):
     rules = parse_completion("complete: {observation: [{quiet_for: 1h}]}", "completion.yaml")
     one, other = page.add("observation", "It rains"), page.add("contextual_insight", "They like rain")
     clock.ahead = timedelta(hours=1)
-    look(Evaluator(page, view, rules, clock=clock))
+    evaluate(Evaluator(page, view, rules, clock=clock))
     assert (page.get(one.id).status, page.get(one.id).reason) == ("resolved", "quiet")
     assert page.get(other.id).status == "active"
 
 
-# -- what is doubtful -------------------------------------------------------------------------------------------------
+# -- review -----------------------------------------------------------------------------------------------------------
 
 
-def test_what_has_little_confidence_waits_for_review_until_it_is_approved(page, evaluator, look):
+def test_low_confidence_waits_for_review_until_approved(page, evaluator, evaluate):
     doubtful = page.add("observation", "The build may be slow", confidence=0.2)
-    look(evaluator)
+    evaluate(evaluator)
     waiting = page.get(doubtful.id)
     assert (waiting.status, waiting.reason) == ("pending_review", "its confidence of 0.2 is below 0.3")
-    look(evaluator)
+    evaluate(evaluator)
     assert page.get(doubtful.id).version == waiting.version
     page.update(doubtful.id, metadata={"approved": True})
-    look(evaluator)
+    evaluate(evaluator)
     assert (page.get(doubtful.id).status, page.get(doubtful.id).reason) == ("active", "approved")
-    look(evaluator)
+    evaluate(evaluator)
     assert page.get(doubtful.id).status == "active"
 
 
-def test_an_approval_counts_once(page, evaluator, look):
+def test_an_approval_counts_once(page, evaluator, evaluate):
     doubtful = page.add("observation", "The build may be slow", confidence=0.2)
-    look(evaluator)
+    evaluate(evaluator)
     page.update(doubtful.id, metadata={"approved": True})
-    look(evaluator)
+    evaluate(evaluator)
     assert page.get(doubtful.id).status == "active"
     page.review(doubtful.id, reason="I do not believe it any more")
-    look(evaluator)
+    evaluate(evaluator)
     assert page.get(doubtful.id).status == "pending_review"
 
 
-def test_what_was_approved_is_doubted_when_it_is_contradicted_later(page, evaluator, look):
+def test_a_later_contradiction_overrides_an_approval(page, evaluator, evaluate):
     said = page.add("observation", "They drink coffee", metadata={"approved": True})
-    look(evaluator)
+    evaluate(evaluator)
     page.add("observation", "They sent it back", tags=[f"contradicts:{said.id}"])
-    look(evaluator)
+    evaluate(evaluator)
     assert page.get(said.id).status == "pending_review"
 
 
-def test_a_suggestion_that_cannot_be_acted_on_is_tried_once_for_each_approval(page, view, evaluator, look):
+def test_a_suggestion_is_retried_once_per_approval(page, view, evaluator, evaluate):
     suggestion = page.add(SUGGESTION, "Act on it", tags=[FOR_EXECUTOR])
     page.review(suggestion.id, reason="there is no tool for it")
     page.update(suggestion.id, metadata={"approved": True})
-    look(evaluator)
+    evaluate(evaluator)
     assert page.get(suggestion.id).status == "active"
     page.review(suggestion.id, reason="there still is none")
-    look(evaluator)
+    evaluate(evaluator)
     assert page.get(suggestion.id).status == "pending_review"
 
 
-def test_what_someone_reopened_is_approved(page, evaluator, look):
+def test_reopening_approves_an_observation(page, evaluator, evaluate):
     doubtful = page.add("observation", "The build may be slow", confidence=0.2)
-    look(evaluator)
+    evaluate(evaluator)
     page.reopen(doubtful.id)
-    look(evaluator)
+    evaluate(evaluator)
     assert page.get(doubtful.id).status == "active"
 
 
-def test_what_is_contradicted_waits_for_review(page, evaluator, look):
+def test_a_contradicted_observation_waits_for_review(page, evaluator, evaluate):
     said = page.add("contextual_insight", "They drink coffee")
     other = page.add("observation", "They sent the coffee back", source="waiter", tags=[f"contradicts:{said.id}"])
-    look(evaluator)
+    evaluate(evaluator)
     assert (page.get(said.id).status, page.get(said.id).reason) == (
         "pending_review", f"contradicted by waiter ({other.id})",
     )  # fmt: skip
     page.reopen(said.id)
-    look(evaluator)
+    evaluate(evaluator)
     assert page.get(said.id).status == "active"
     page.add("observation", "And again", tags=[f"contradicts:{said.id}"])
-    look(evaluator)
+    evaluate(evaluator)
     assert page.get(said.id).status == "pending_review"
 
 
-def test_what_rests_on_nothing_any_more_waits_for_review(page, evaluator, look):
+def test_an_observation_whose_evidence_is_gone_waits_for_review(page, evaluator, evaluate):
     grounds = [page.add("observation", f"Ground {n}") for n in range(2)]
     pattern = page.add("pattern_detected", "A pattern", evidence=[each.id for each in grounds])
     kept = page.add("pattern_detected", "Another", evidence=[page.add("observation", "Dealt with").id])
     page.resolve(kept.evidence[0])
     page.archive(kept.evidence[0], reason="put away")
     page.archive(grounds[0].id)
-    look(evaluator)
+    evaluate(evaluator)
     assert page.get(pattern.id).status == "active"
     page.archive(grounds[1].id)
-    look(evaluator)
+    evaluate(evaluator)
     assert page.get(pattern.id).status == "pending_review"
     assert page.get(pattern.id).reason.startswith("its evidence is gone")
     assert page.get(kept.id).status == "active"
@@ -382,7 +382,7 @@ def test_what_rests_on_nothing_any_more_waits_for_review(page, evaluator, look):
         ("complete:\nreview:\n  confidence_below: 2\n", 3, "confidence"),
     ],
 )
-def test_a_mistake_in_the_rules_is_named_with_its_line(text, line, says):
+def test_an_error_in_the_rules_names_its_line(text, line, says):
     with pytest.raises(RulesError, match=says) as caught:
         parse_completion(text, "completion.yaml")
     assert caught.value.line == line

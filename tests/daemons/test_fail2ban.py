@@ -1,4 +1,4 @@
-"""Filters of fail2ban as rules: which lines they count, for which addresses, and what they cannot say."""
+"""fail2ban filters as rules: the lines they count, for which addresses, and unsupported syntax."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_local_file_overrides_a_filter(door: Path):
     assert counted(read_filter(str(door)))["192.0.2.2"] == 5
 
 
-def test_a_line_without_an_address_is_by_that_of_its_connection(door: Path):
+def test_a_line_without_an_address_has_that_of_its_connection(door: Path):
     lines = (
         "host doord[7]: Too many knocks\nhost doord[7]: Closed by 192.0.2.9\nhost doord[7]: Too many knocks\n"
         "host doord[8]: Too many knocks\nhost doord[7]: Gone\nhost doord[7]: Too many knocks\n"
@@ -108,11 +108,11 @@ def test_a_line_without_an_address_is_by_that_of_its_connection(door: Path):
     assert counted(read_filter(str(door)), lines) == {"192.0.2.9": 1}
 
 
-def test_an_expression_without_an_address_is_left_out_aloud(door: Path):
+def test_an_expression_without_an_address_is_skipped_and_logged(door: Path):
     door.write_text(DOOR.replace("<F-MLFID>", "").replace("</F-MLFID>", ""))
-    with structlog.testing.capture_logs() as said:
+    with structlog.testing.capture_logs() as logged:
         read_filter(str(door))
-    (line,) = said
+    (line,) = logged
     assert (line["failregex"], line["filter"]) == (3, "door")
     assert "no address" in line["reason"]
 
@@ -124,7 +124,7 @@ def test_an_attacker_cannot_choose_the_address(door: Path):
     assert "203.0.113.5" not in found
 
 
-def test_the_counts_of_a_filter_are_those_of_the_shipped_rules(door: Path):
+def test_a_filter_counts_like_the_shipped_rules(door: Path):
     door.with_name("sshd.conf").write_text(DOOR.replace("doord", "sshd"))
     random.seed(7)
     lines = "\n".join(
@@ -144,7 +144,7 @@ def test_the_counts_of_a_filter_are_those_of_the_shipped_rules(door: Path):
     assert counted(read_filter(str(door.with_name("sshd.conf"))), lines) == expected
 
 
-def test_what_a_filter_finds_is_published(bus, page, door: Path, tmp_path: Path):
+def test_sightings_of_a_filter_are_published(bus, page, door: Path, tmp_path: Path):
     log = tmp_path / "door.log"
     log.write_text(LINES)
     Logwatch("main", [read_filter(str(door))], log, BookmarkFile(tmp_path / "state.json")).run(
@@ -172,7 +172,7 @@ def test_what_a_filter_finds_is_published(bus, page, door: Path, tmp_path: Path)
         ("failregex = <HOST>", "not a filter of fail2ban"),
     ],
 )
-def test_a_filter_that_cannot_be_used_is_refused(tmp_path: Path, text: str, reason: str):
+def test_an_unusable_filter_is_refused(tmp_path: Path, text: str, reason: str):
     path = tmp_path / "bad.conf"
     path.write_text(text)
     with pytest.raises(RulesError, match=re.escape(reason)):
@@ -193,7 +193,7 @@ def test_a_missing_filter_or_a_wrong_parameter_is_refused(door: Path):
         (r"a*+", "possessive"), (r"(?:(?P<a>x)|y)*(?(a)b|c)", "repeated"), (r"(", "not a regular expression"),
     ],
 )  # fmt: skip
-def test_what_re2_lacks_is_named(text: str, reason: str):
+def test_syntax_that_re2_lacks_is_named(text: str, reason: str):
     with pytest.raises(UnfitPattern, match=reason):
         linear_patterns(text)
 
@@ -208,7 +208,7 @@ def test_what_re2_lacks_is_named(text: str, reason: str):
         (r"(?i)^[^\W\d]{2,3}(?P<h>[a-c.\]\-]*)\b", ["A", "b", "-", ".", "]", " ", "7"]),
     ],
 )
-def test_rewritten_expressions_match_as_pythons_do(text: str, words: list[str]):
+def test_rewritten_expressions_match_as_in_python(text: str, words: list[str]):
     random.seed(3)
     python, ours = re.compile(text), linear_patterns(text)
     matches = 0

@@ -1,4 +1,4 @@
-"""The journal of a unit as input: a journalctl that stands in prints entries in the form of the real one."""
+"""The journal of a unit as input; a fake journalctl prints entries in the format of the real one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from scratchbus.settings import shipped
 from tests.waiting import eventually
 
 # Prints the entries of a file after the cursor, as `journalctl --output=json` does; --follow waits for more.
-STAND_IN = """\
+FAKE_JOURNALCTL = """\
 #!/usr/bin/env python3
 import json, os, sys, time
 entries, called = {entries!r}, {called!r}
@@ -48,7 +48,7 @@ while True:
 
 
 class Journald:
-    """A journal with a journalctl that reads it."""
+    """A journal, and a fake journalctl that reads it."""
 
     def __init__(self, directory: Path) -> None:
         self.entries = directory / "entries"
@@ -56,7 +56,7 @@ class Journald:
         self.entries.touch()
         tool = directory / "bin" / "journalctl"
         tool.parent.mkdir()
-        tool.write_text(STAND_IN.format(entries=str(self.entries), called=str(self._called)))
+        tool.write_text(FAKE_JOURNALCTL.format(entries=str(self.entries), called=str(self._called)))
         tool.chmod(0o755)
         self._count = 0
 
@@ -102,7 +102,7 @@ def attempts(page) -> dict[str, int]:
     return {each.context["address"]: each.occurrences for each in page.active()}
 
 
-def test_entries_are_counted_once_over_runs(bus, page, journald, watch, tmp_path):
+def test_entries_are_counted_once_across_runs(bus, page, journald, watch, tmp_path):
     journald.log("192.0.2.1", "192.0.2.2", "192.0.2.1")
     once(watch(), bus)
     assert attempts(page) == {"192.0.2.1": 2, "192.0.2.2": 1}
@@ -118,7 +118,7 @@ def test_entries_are_counted_once_over_runs(bus, page, journald, watch, tmp_path
     assert attempts(page) == {"192.0.2.1": 3, "192.0.2.2": 1}
 
 
-def test_an_entry_is_the_same_in_another_file_of_the_journal(bus, page, journald, watch, tmp_path):
+def test_an_entry_is_recognized_in_another_journal_file(bus, page, journald, watch, tmp_path):
     journald.log("192.0.2.1")
     once(watch(), bus)
     journald.entries.write_text(journald.entries.read_text().replace("s=4f1a;i=1;", "s=77;i=ff;"))
@@ -136,7 +136,7 @@ def test_a_followed_journal_is_read_as_it_grows(bus, page, journald, watch, runn
     assert "--follow" in journald.called[0]
 
 
-def test_a_journalctl_that_is_killed_is_started_again(bus, page, journald, watch, running):
+def test_a_killed_journalctl_is_restarted(bus, page, journald, watch, running):
     with running(lambda stop: watch().run(bus, stop, follow=True)):
         journald.log("192.0.2.1")
         eventually(lambda: attempts(page) == {"192.0.2.1": 1}, "the first entry")
@@ -146,7 +146,7 @@ def test_a_journalctl_that_is_killed_is_started_again(bus, page, journald, watch
     assert len(journald.called) == 2
 
 
-def test_odd_messages_are_read_as_far_as_they_are_text(bus, page, journald, watch):
+def test_binary_and_multiline_messages_are_read(bus, page, journald, watch):
     text = "Failed password for root from 192.0.2.5 port 1 ssh2"
     journald.log("", MESSAGE=list(text.encode()))
     journald.log("", MESSAGE=f"something\n{text}")
@@ -158,7 +158,7 @@ def test_odd_messages_are_read_as_far_as_they_are_text(bus, page, journald, watc
     assert attempts(page) == {"192.0.2.5": 3}
 
 
-def test_a_failing_journalctl_is_an_error_that_says_why(bus, page, journald, watch, tmp_path, monkeypatch):
+def test_a_failing_journalctl_is_an_error_with_its_reason(bus, page, journald, watch, tmp_path, monkeypatch):
     journald.log("192.0.2.1")
     once(watch(), bus)
     state = tmp_path / "state.json"

@@ -1,4 +1,4 @@
-"""The log watcher counts every line of a log once, whatever happens to it, to the log and to the bus."""
+"""The log watcher counts each line of a log once, despite crashes, rotations and refused lines."""
 
 import threading
 
@@ -53,7 +53,7 @@ def test_attempts_are_counted_by_address(bus, page, log, watch):
     assert first.source == "tester"
 
 
-def test_a_second_run_goes_on_where_the_first_one_ended(bus, page, log, watch):
+def test_a_second_run_continues_where_the_first_ended(bus, page, log, watch):
     append(log, "192.0.2.1")
     once(watch(), bus)
     append(log, "192.0.2.1")
@@ -63,7 +63,7 @@ def test_a_second_run_goes_on_where_the_first_one_ended(bus, page, log, watch):
     assert bus.position().shards[0].seq == end.shards[0].seq + 1
 
 
-def test_reading_again_from_the_start_counts_nothing_twice(bus, page, log, watch, tmp_path):
+def test_rereading_from_the_start_counts_nothing_twice(bus, page, log, watch, tmp_path):
     append(log, "192.0.2.1", "192.0.2.2", "192.0.2.1")
     once(watch(), bus)
     end = bus.position()
@@ -73,7 +73,7 @@ def test_reading_again_from_the_start_counts_nothing_twice(bus, page, log, watch
     assert bus.position() == end
 
 
-def test_a_crash_between_publishing_and_remembering_counts_nothing_twice(bus, page, log, watch, monkeypatch):
+def test_a_crash_before_saving_the_bookmark_counts_nothing_twice(bus, page, log, watch, monkeypatch):
     append(log, "192.0.2.1", "192.0.2.1")
 
     def crash(*_):
@@ -88,7 +88,7 @@ def test_a_crash_between_publishing_and_remembering_counts_nothing_twice(bus, pa
     assert attempts(page) == {"192.0.2.1": 3}
 
 
-def test_a_bus_that_was_emptied_gets_the_log_from_the_start(bus, log, watch):
+def test_another_bus_gets_the_log_from_the_start(bus, log, watch):
     append(log, "192.0.2.1", "192.0.2.2")
     once(watch(), bus)
     with Bus.connect("memory://another-one", source="tester") as other:
@@ -96,7 +96,7 @@ def test_a_bus_that_was_emptied_gets_the_log_from_the_start(bus, log, watch):
         assert attempts(other.page("main")) == {"192.0.2.1": 1, "192.0.2.2": 1}
 
 
-def test_a_lost_memory_counts_nothing_twice_whatever_was_rotated(bus, page, log, watch, tmp_path):
+def test_a_lost_bookmark_counts_rotated_logs_only_once(bus, page, log, watch, tmp_path):
     for address in ("192.0.2.1", "192.0.2.2", "192.0.2.3"):
         append(log, address)
         once(watch(), bus)
@@ -110,7 +110,7 @@ def test_a_lost_memory_counts_nothing_twice_whatever_was_rotated(bus, page, log,
     assert bus.position() == end
 
 
-def test_what_was_published_last_is_known_without_its_history(bus, page, log, watch, monkeypatch):
+def test_the_last_published_line_is_known_without_history(bus, page, log, watch, monkeypatch):
     append(log, "192.0.2.1", "192.0.2.1")
     once(watch(), bus)
     monkeypatch.delattr(Page, "history")
@@ -119,18 +119,18 @@ def test_what_was_published_last_is_known_without_its_history(bus, page, log, wa
     assert attempts(page) == {"192.0.2.1": 3}
 
 
-def test_what_was_published_last_is_known_when_it_has_left_the_page(bus, page, log, watch):
+def test_the_last_published_line_is_known_after_it_is_cleared(bus, page, log, watch):
     rule = "rules: [{{name: {}, match: failed, publish: {{type: observation, content: seen}}}}]"
     log.write_text("failed\n")
     once(watch(rule.format("one")), bus)
     (seen,) = page.active()
     page.resolve(seen.id)
     page.clear_resolved([seen.id])
-    once(watch(rule.format("two")), bus)  # which would count the line again, were it read again
+    once(watch(rule.format("two")), bus)  # would publish the line if it were read again
     assert page.active() == []
 
 
-def test_a_last_line_without_its_end_is_counted_once_when_it_is_completed(bus, page, log, watch, tmp_path):
+def test_an_unfinished_last_line_is_counted_once(bus, page, log, watch, tmp_path):
     rule = "rules: [{name: all, match: '(?P<all>.+)', publish: {type: observation, content: '{all}'}}]"
     log.write_text("first\nlast")
     once(watch(rule), bus)
@@ -153,32 +153,30 @@ def test_a_changed_rule_does_not_count_old_lines_again(bus, page, log, watch):
     assert [each.content for each in page.active()] == ["one"]
 
 
-def test_what_the_bus_refuses_is_left_out_and_reading_goes_on(bus, page, log, watch):
+def test_a_line_that_the_bus_refuses_is_skipped(bus, page, log, watch):
     log.write_text(f"{'x' * (MAX_LINE // 2)}\nfine\n")
     once(watch("rules: [{name: all, match: '(?P<all>.+)', publish: {type: observation, content: '{all}'}}]"), bus)
     assert [each.content for each in page.active()] == ["fine"]
 
 
-def test_an_unknown_type_that_a_line_decides_on_leaves_out_that_line(bus, page, log, watch):
+def test_a_line_with_an_unknown_type_is_skipped(bus, page, log, watch):
     log.write_text("observations: one\nobservation: two\nNo Type!: three\n: four\nreminder: five\n")
     rule = "{name: all, match: '^(?P<type>.*): (?P<all>.*)', publish: {type: '{type}', content: '{all}'}}"
     once(watch(f"rules: [{rule}]"), bus)
     assert {(each.type, each.content) for each in page.active()} == {("observation", "two"), ("reminder", "five")}
 
 
-def test_a_type_nobody_knows_is_an_error_at_the_start(bus, log, watch):
+def test_an_unknown_type_in_a_rule_is_an_error_at_the_start(bus, log, watch):
     log.touch()
     with pytest.raises(UnknownType, match="did you mean 'observation'"):
         once(watch("rules: [{name: all, match: x, publish: {type: observations, content: seen}}]"), bus)
 
 
-def test_a_type_that_is_taken_away_meanwhile_stops_the_reading_before_the_line(
-    bus, page, log, watch, tmp_path, monkeypatch
-):
+def test_a_type_removed_while_reading_stops_before_the_line(bus, page, log, watch, tmp_path, monkeypatch):
     log.write_text("sda1 is full\n")
     rule = "rules: [{name: disk, match: full, publish: {type: disk_full, content: seen}}]"
     with monkeypatch.context() as patch:
-        patch.setattr(Logwatch, "_check_types", lambda *_: None)  # it was there a moment ago
+        patch.setattr(Logwatch, "_check_types", lambda *_: None)  # the type existed at the start
         with pytest.raises(UnknownType):
             once(watch(rule), bus)
     (tmp_path / "types.yaml").write_text("types:\n  disk_full:\n    priority: 80\n")
@@ -198,12 +196,12 @@ def test_a_new_type_from_yaml_needs_no_code(bus, page, log, watch, tmp_path):
     assert (seen.type, seen.content, seen.priority) == ("disk_full", "sda1", 80)
 
 
-def test_no_log_is_an_error_unless_it_is_followed(bus, watch):
+def test_a_missing_log_is_an_error_unless_followed(bus, watch):
     with pytest.raises(FileGone):
         once(watch(), bus)
 
 
-def test_a_followed_log_is_waited_for_and_read_as_it_grows_and_rotates(bus, page, log, watch, running):
+def test_a_followed_log_is_read_as_it_grows_and_rotates(bus, page, log, watch, running):
     watcher = watch()
     with running(lambda stop: watcher.run(bus, stop, follow=True)):
         append(log, "192.0.2.1")
@@ -220,7 +218,7 @@ def test_a_followed_log_is_waited_for_and_read_as_it_grows_and_rotates(bus, page
     assert attempts(page) == {"192.0.2.1": 3, "192.0.2.2": 1}
 
 
-def test_a_full_page_stops_the_reading_before_the_line_that_found_no_room(url, log, watch):
+def test_a_full_page_stops_reading_before_the_refused_line(url, log, watch):
     append(log, "192.0.2.1", "192.0.2.2")
     with Bus.connect(url, source="tester", max_observations=1, on_full="refuse") as bus:
         with pytest.raises(PageFull):

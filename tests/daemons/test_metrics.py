@@ -1,4 +1,4 @@
-"""Metrics: what a daemon did and how the bus is, also when the engine does not answer."""
+"""Metrics of daemons and of the bus, also while the engine does not answer."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def bus(engine):
 
 
 def address(daemon):
-    """Return where a daemon says that its metrics are."""
-    eventually(lambda: daemon.has_said("metrics"), "it says where its metrics are")
-    return next(line["url"] for line in daemon.said if line["event"] == "metrics")
+    """Return the URL that a daemon logs for its metrics."""
+    eventually(lambda: daemon.has_logged("metrics"), "it logs the URL of its metrics")
+    return next(line["url"] for line in daemon.log_lines if line["event"] == "metrics")
 
 
 def scrape(url):
@@ -52,7 +52,7 @@ def scrape(url):
     return families, samples
 
 
-def test_a_projector_tells_what_it_folded_and_how_far_behind_everything_is(bus, start, page):
+def test_a_projector_serves_its_counts_and_every_lag(bus, start, page):
     ids = [page.add("observation", f"{number}").id for number in range(3)]
     page.claim(ids[0], by="worker", ttl="1h")
     page.resolve(ids[1])
@@ -81,10 +81,10 @@ def test_a_projector_tells_what_it_folded_and_how_far_behind_everything_is(bus, 
     assert kinds == {"events_folded": "counter", "append_seconds": "histogram", "up": "gauge"}
 
 
-def test_an_expirer_tells_what_time_did(start, page):
+def test_an_expirer_serves_its_counts(start, page):
     url = address(start("expirer", "--metrics-port", "0"))
     page.add("observation", "a short life", ttl="50ms")
-    eventually(lambda: scrape(url)[1].get(("scratchbus_fallen_due_total", "expired")) == 1, "it has counted the end")
+    eventually(lambda: scrape(url)[1].get(("scratchbus_fallen_due_total", "expired")) == 1, "it has counted the expiry")
     _, samples = scrape(url)
     assert samples["scratchbus_sweeps_total",] >= 1
     assert samples["scratchbus_events_appended_total", "status_changed"] == 1
@@ -94,7 +94,7 @@ def test_an_expirer_tells_what_time_did(start, page):
 
 @pytest.mark.slow
 @pytest.mark.alone
-def test_a_scrape_is_answered_within_a_moment_though_the_engine_hangs_or_is_gone(start, engine, page):
+def test_a_scrape_is_quick_while_the_engine_hangs_or_is_gone(start, engine, page):
     projector = start("projector", "--metrics-port", "0")
     url = address(projector)
     eventually(lambda: scrape(url)[1]["scratchbus_up",] == 1, "the engine answers")
@@ -109,19 +109,19 @@ def test_a_scrape_is_answered_within_a_moment_though_the_engine_hangs_or_is_gone
     assert ("scratchbus_log_events", "0") not in samples
     assert "scratchbus_events_folded_total" in {name for name, *_ in samples}
     engine.kill()
-    eventually(lambda: scrape(url)[1]["scratchbus_up",] == 0, "it says that the engine is gone")
-    eventually(lambda: projector.has_said("waiting"), "it waits")
+    eventually(lambda: scrape(url)[1]["scratchbus_up",] == 0, "it reports the engine as down")
+    eventually(lambda: projector.has_logged("waiting"), "it waits")
     assert scrape(url)[1]["scratchbus_engine_errors_total", "EngineUnreachable"] >= 1
     engine.start()
     eventually(lambda: scrape(url)[1]["scratchbus_up",] == 1, "the engine is back")
 
 
-def test_metrics_are_there_before_the_engine_is(start, tmp_path):
+def test_metrics_are_served_before_the_engine_exists(start, tmp_path):
     url = address(start("projector", "--metrics-port", "0", "--url", f"unix://{tmp_path}/none.sock"))
     assert scrape(url)[1]["scratchbus_up",] == 0
 
 
-def test_a_port_in_use_is_said_in_one_line(start):
+def test_a_port_in_use_ends_a_daemon_with_one_line(start):
     with closing(socket.create_server(("127.0.0.1", 0))) as taken:
         port = taken.getsockname()[1]
         daemon = start("projector", "--metrics-port", port)
@@ -147,7 +147,7 @@ def test_metrics_that_cannot_be_served_end_a_daemon_with_one_line(start, argumen
     assert says in line
 
 
-def test_without_a_port_nothing_is_loaded_for_metrics(engine):
+def test_without_a_port_prometheus_is_not_imported(engine):
     code = f"""
 import sys, scratchbus.cli.run, scratchbus.daemon.command
 from scratchbus import Bus
@@ -160,7 +160,7 @@ assert not [name for name in sys.modules if name.startswith("prometheus_client")
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_up_serves_metrics_of_all_that_it_runs(engine, page):
+def test_up_serves_metrics_of_all_its_daemons(engine, page):
     command = launcher.command("-m", "scratchbus.cli", "up", "--metrics-port", "0", "--url", engine.url, "--json")
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as up:
         try:
@@ -186,31 +186,31 @@ def test_the_document_names_every_metric_and_no_other(bus, start, page):
     assert set(re.findall(r"^\| `(scratchbus_\w+)`", DOCUMENT.read_text(), re.MULTILINE)) == served
 
 
-def test_lengths_of_time_are_counted_by_the_bound_that_holds_them():
+def test_durations_are_counted_in_the_right_bucket():
     took = Durations()
     for seconds in (0.0, BOUNDS[0], BOUNDS[0] * 1.1, BOUNDS[-1], BOUNDS[-1] + 1):
         took.add(seconds)
     assert (took.counts[0], took.counts[1], took.counts[-2], took.counts[-1]) == (2, 1, 1, 1)
 
 
-def test_a_daemon_says_whether_it_lives_and_whether_it_is_ready(start, engine, page, tmp_path):
+def test_a_daemon_serves_its_liveness_and_readiness(start, engine, page, tmp_path):
     base = address(start("projector", "--metrics-port", "0")).removesuffix("/metrics")
-    eventually(lambda: asked(f"{base}/readyz")[0] == 200, "the projector is ready")
+    eventually(lambda: get_json(f"{base}/readyz")[0] == 200, "the projector is ready")
     engine.kill()
-    eventually(lambda: asked(f"{base}/readyz")[0] == 503, "the projector is no longer ready")
-    assert asked(f"{base}/readyz")[1] == {"status": "waiting", "reason": "the engine did not answer within 1 s"}
-    code, health = asked(f"{base}/healthz")
+    eventually(lambda: get_json(f"{base}/readyz")[0] == 503, "the projector is no longer ready")
+    assert get_json(f"{base}/readyz")[1] == {"status": "waiting", "reason": "the engine did not answer within 1 s"}
+    code, health = get_json(f"{base}/healthz")
     assert (code, health["status"]) == (200, "ok")
     assert health["uptime_seconds"] > 0
     engine.start()
-    eventually(lambda: asked(f"{base}/readyz")[0] == 200, "the projector is ready again")
-    assert asked(f"{base}/elsewhere")[0] == 404
+    eventually(lambda: get_json(f"{base}/readyz")[0] == 200, "the projector is ready again")
+    assert get_json(f"{base}/elsewhere")[0] == 404
     lonely = address(start("expirer", "--metrics-port", "0", "--url", f"unix://{tmp_path}/none.sock"))
-    assert asked(lonely.replace("/metrics", "/readyz"))[1]["reason"].startswith("this process has not connected")
+    assert get_json(lonely.replace("/metrics", "/readyz"))[1]["reason"].startswith("this process has not connected")
 
 
-def asked(url):
-    """Return the status and the document of an answer."""
+def get_json(url):
+    """Return the status and the JSON of a response."""
     try:
         with urlopen(url, timeout=10) as reply:  # noqa: S310  # http, on loopback
             return reply.status, json.load(reply)
@@ -220,7 +220,7 @@ def asked(url):
 
 
 @pytest.mark.parametrize("name", HELP)
-def test_a_help_text_stands_alone(name):
+def test_a_help_text_is_one_self_contained_sentence(name):
     text = HELP[name]
     assert re.fullmatch(r"[A-Z][^\n]{15,110}\.", text), text
     assert not re.match(r"(It|Its|They|Them|Those|These|The oldest|From|Until)\b", text), text

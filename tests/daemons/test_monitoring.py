@@ -78,7 +78,7 @@ def test_every_alert_of_the_document_is_a_rule():
     assert set(documented) <= {rule["expr"] for rule in RULES}
 
 
-def test_every_alert_says_what_is_wrong_and_what_to_do():
+def test_every_alert_has_a_severity_and_a_description():
     for rule in RULES:
         assert rule["labels"]["severity"] in ("warning", "critical")
         assert rule["annotations"]["summary"]

@@ -37,24 +37,24 @@ def router(page, view):
 
 
 @pytest.fixture
-def look(bus, view):
-    """Have routers look around, once their view has seen all there is."""
+def consider(bus, view):
+    """Let each router consider all observations once the view is up to date."""
 
-    def look_around(*routers):
+    def run_passes(*routers):
         view.wait_for(bus.position())
         for router in routers:
             router.consider_all()
 
-    return look_around
+    return run_passes
 
 
 def suggestions(page, **filters):
     return page.list(type=SUGGESTION, **filters)
 
 
-def test_an_urgent_alert_gets_a_suggestion_that_rests_on_it(page, router, alert, look):
+def test_an_urgent_alert_is_the_evidence_of_a_suggestion(page, router, alert, consider):
     urgent = alert(times=5)
-    look(router)
+    consider(router)
     (suggestion,) = suggestions(page)
     assert suggestion.evidence == [urgent.id]
     assert suggestion.owner == EXECUTOR
@@ -62,82 +62,82 @@ def test_an_urgent_alert_gets_a_suggestion_that_rests_on_it(page, router, alert,
     assert suggestion.content == "Act on: Failed passwords from 192.0.2.1"
 
 
-def test_the_most_urgent_comes_first_and_what_is_not_urgent_is_not_in_the_way(page, router, alert, look):
+def test_suggestions_are_made_in_order_of_urgency(page, router, alert, consider):
     alert("192.0.2.1")
     less, more = alert("192.0.2.2", times=5), alert("192.0.2.3", times=50)
-    look(router)
+    consider(router)
     assert [one.evidence for one in suggestions(page)[::-1]] == [[more.id], [less.id]]
 
 
-def test_a_suggestion_says_which_event_it_answers(page, router, alert, look):
+def test_a_suggestion_names_the_event_that_caused_it(page, router, alert, consider):
     alert()
     repeated = alert(times=5)
-    look(router)
+    consider(router)
     (suggestion,) = suggestions(page)
     (added,) = page.history(suggestion.id)
     assert added.cause == str(page.history(repeated.id)[-1].position)
 
 
-def test_what_is_not_urgent_gets_none(page, router, alert, look):
+def test_an_observation_below_the_threshold_gets_no_suggestion(page, router, alert, consider):
     alert(times=1)
     page.add("contextual_insight", "They are going to the bistro")
-    look(router)
+    consider(router)
     assert suggestions(page) == []
 
 
-def test_looking_again_suggests_nothing_again(bus, page, view, router, alert, look):
+def test_a_second_pass_suggests_nothing_new(bus, page, view, router, alert, consider):
     alert(times=5)
-    look(router)
+    consider(router)
     end = bus.position()
-    look(router, Router(page, view))
+    consider(router, Router(page, view))
     assert bus.position() == end
 
 
 @pytest.mark.parametrize("is_answered", [False, True], ids=["open", "answered"])
 @pytest.mark.parametrize("is_repeated", [False, True], ids=["same", "repeated"])
-def test_two_routers_make_one_suggestion(page, view, router, alert, look, is_repeated, is_answered, monkeypatch):
+def test_two_routers_make_one_suggestion(page, view, router, alert, consider, is_repeated, is_answered, monkeypatch):
     urgent = alert(times=5)
-    look(router)
+    consider(router)
     if is_answered:
         page.resolve(suggestions(page)[0].id)
     if is_repeated:
         alert(times=5)
-    monkeypatch.setattr(view, "list", lambda **_: [])  # has not seen what the first one has just written
-    look(Router(page, view))
+    monkeypatch.setattr(view, "list", lambda **_: [])  # as if it had not yet seen the first suggestion
+    consider(Router(page, view))
     (suggestion,) = suggestions(page)
     assert suggestion.evidence == [urgent.id]
     assert suggestion.occurrences == 1
 
 
-def test_what_was_acted_on_gets_none(page, router, alert, look):
+def test_a_linked_observation_gets_no_suggestion(page, router, alert, consider):
     page.link(alert(times=5).id, action="goal-17")
-    look(router)
+    consider(router)
     assert suggestions(page) == []
 
 
-def test_one_that_was_declined_is_not_made_again(page, router, alert, look):
+def test_a_declined_suggestion_is_not_repeated(page, router, alert, consider):
     urgent = alert(times=5)
-    look(router)
+    consider(router)
     page.resolve(suggestions(page)[0].id, reason="leave it")
     page.update(urgent.id, confidence=1.0)
-    look(router)
+    consider(router)
     assert len(suggestions(page)) == 1
 
 
-def test_one_that_expired_unanswered_is_made_again(page, view, router, alert, look):
+def test_an_expired_suggestion_is_made_again(page, view, router, alert, consider):
     urgent = alert(times=5)
-    look(router)
+    consider(router)
     (first,) = suggestions(page)
     page.update(first.id, expires_at=datetime.now(UTC) + timedelta(milliseconds=20))
     eventually(lambda: page.get(first.id).status == "archived", "the suggestion is over")
-    look(router)
+    consider(router)
     (second,) = suggestions(page, status="active")
     assert second.evidence == [urgent.id]
-    look(Router(page, view))
+    consider(Router(page, view))
     assert len(suggestions(page)) == 2
 
 
-def test_one_that_expires_unanswered_is_made_again_while_the_router_runs(bus, page, router, alert, running):
+def test_a_running_router_replaces_an_expired_suggestion(bus, page, router, alert, running):
     alert(times=5)
     with running(router.run):
         eventually(lambda: suggestions(page), "it is suggested")
@@ -145,10 +145,10 @@ def test_one_that_expires_unanswered_is_made_again_while_the_router_runs(bus, pa
         page.update(first.id, expires_at=datetime.now(UTC) + timedelta(milliseconds=20))
         eventually(lambda: page.get(first.id).status == "archived", "the suggestion is over")
         bus.converse(sweep(bus.core))
-        eventually(lambda: suggestions(page, status="active"), "it is suggested anew")
+        eventually(lambda: suggestions(page, status="active"), "it is suggested again")
 
 
-def test_what_happens_while_no_router_runs_is_made_up_for(bus, page, alert, running):
+def test_a_restarted_router_considers_missed_observations(bus, page, alert, running):
     def run(stop):
         with bus.view("main") as view:
             Router(page, view).run(stop)
@@ -158,11 +158,11 @@ def test_what_happens_while_no_router_runs_is_made_up_for(bus, page, alert, runn
         eventually(lambda: suggestions(page), "it is suggested")
     missed = alert("192.0.2.2", times=5)
     with running(run):
-        eventually(lambda: len(suggestions(page)) == 2, "what came meanwhile is suggested")
+        eventually(lambda: len(suggestions(page)) == 2, "the missed alert is suggested")
     assert suggestions(page)[0].evidence == [missed.id]
 
 
-def test_a_router_that_is_told_that_changes_are_missing_looks_around(page, view, router, alert, monkeypatch):
+def test_a_router_considers_everything_after_missing_changes(page, view, router, alert, monkeypatch):
     def changes(_):
         view.wait_for(alert(times=5))
         yield Change(None, None, None, "the log was trimmed")
@@ -175,7 +175,9 @@ def test_a_router_that_is_told_that_changes_are_missing_looks_around(page, view,
 def test_an_alert_becomes_urgent_while_the_router_runs(page, router, alert, running):
     waiting = alert("192.0.2.9", times=5)
     with running(router.run):
-        eventually(lambda: [each.evidence for each in suggestions(page)] == [[waiting.id]], "what was there before")
+        eventually(
+            lambda: [each.evidence for each in suggestions(page)] == [[waiting.id]], "the earlier alert is suggested"
+        )
         alert("192.0.2.1")
         alert("192.0.2.1")
         eventually(lambda: page.active(), "the page is read")
@@ -185,9 +187,9 @@ def test_an_alert_becomes_urgent_while_the_router_runs(page, router, alert, runn
         assert suggestions(page)[0].evidence == [urgent.id]
 
 
-def test_a_long_alert_is_shortened_in_its_suggestion(page, router, look):
+def test_a_long_alert_is_shortened_in_its_suggestion(page, router, consider):
     page.add("risk_alert", "very long " * 5_000)
-    look(router)
+    consider(router)
     assert len(suggestions(page)[0].content) < 320
 
 
@@ -198,7 +200,7 @@ SHIPPED = read_router_rules(shipped("router.yaml"))
 
 @pytest.fixture
 def later():
-    """A clock that is set by hand, and begins at the real time."""
+    """The real time, plus a difference that a test sets."""
 
     class Clock:
         ahead = timedelta(0)
@@ -214,7 +216,7 @@ def shipped_router(page, view, later):
     return Router(page, view, rules=SHIPPED, clock=later)
 
 
-def test_what_has_waited_longer_for_a_confirmation_comes_first(page):
+def test_the_urgency_of_a_confirmation_grows_with_its_age(page):
     waiting = page.add("pending_confirmation", "Confirm it", confidence=0.8)
     now = waiting.created_at
     urgencies = [SHIPPED.urgency(waiting, now + timedelta(hours=hours)) for hours in (0, 1, 24, 48)]
@@ -222,21 +224,21 @@ def test_what_has_waited_longer_for_a_confirmation_comes_first(page):
     assert [round(urgencies[at]) for at in (0, 2, 3)] == [56, 78, 89]
 
 
-def test_a_confirmation_that_nobody_answers_becomes_urgent(page, shipped_router, later, look):
+def test_an_unanswered_confirmation_becomes_urgent(page, shipped_router, later, consider):
     waiting = page.add("pending_confirmation", "Confirm it", confidence=0.8)
-    look(shipped_router)
+    consider(shipped_router)
     assert suggestions(page) == []
     later.ahead = timedelta(hours=12)
-    look(shipped_router)
+    consider(shipped_router)
     assert [each.evidence for each in suggestions(page)] == [[waiting.id]]
 
 
-def test_a_reminder_is_urgent_once_it_is_due_and_more_so_when_it_is_overdue(bus, page, shipped_router, look):
+def test_a_due_reminder_is_urgent_and_more_so_when_overdue(bus, page, shipped_router, consider):
     soon = page.add("reminder", "Ask again", remind_at=datetime.now(UTC) + timedelta(milliseconds=20))
     page.add("reminder", "Not yet", remind_at=datetime.now(UTC) + timedelta(hours=1))
     assert SHIPPED.urgency(soon, soon.created_at + timedelta(days=3)) == 0
     eventually(lambda: bus.converse(sweep(bus.core)), "it falls due")
-    look(shipped_router)
+    consider(shipped_router)
     assert [each.evidence for each in suggestions(page)] == [[soon.id]]
     due = page.get(soon.id)
     assert round(SHIPPED.urgency(due, due.due_at)) == 80
@@ -244,16 +246,16 @@ def test_a_reminder_is_urgent_once_it_is_due_and_more_so_when_it_is_overdue(bus,
 
 
 @pytest.mark.parametrize("confidence", [1.0, 0.9])
-def test_a_dependency_is_suggested_however_old_it_is(page, shipped_router, later, look, confidence):
+def test_a_dependency_is_suggested_at_any_age(page, shipped_router, later, consider, confidence):
     blocked = page.add("dependency", "The schema has to be migrated", confidence=confidence)
     later.ahead = timedelta(days=5)
-    look(shipped_router)
+    consider(shipped_router)
     assert [each.evidence for each in suggestions(page)] == [[blocked.id]]
 
 
-def test_what_waits_for_review_is_not_acted_on(page, router, alert, look):
+def test_an_observation_in_review_gets_no_suggestion(page, router, alert, consider):
     page.review(alert(times=5).id)
-    look(router)
+    consider(router)
     assert suggestions(page) == []
 
 
@@ -277,87 +279,85 @@ def questions(page, **filters):
     return page.list(type=CONFIRMATION, tags=[FOR_EXECUTOR], **filters)
 
 
-def test_a_mode_ranks_up_and_asks_for_a_confirmation_first(page, shipped_router, look, fraud, payment):
+def test_a_mode_ranks_up_and_asks_for_a_confirmation_first(page, shipped_router, consider, fraud, payment):
     transfer = payment()
-    look(shipped_router)
+    consider(shipped_router)
     (question,) = questions(page)
     assert question.evidence == [transfer.id, fraud.id]
     assert question.content == "Verify before acting: Transfer of 900 EUR [fraud: Fraud ring]"
     assert question.metadata == {"urgency": 70, "mode": "fraud"}
     assert [each.evidence for each in suggestions(page)] == [[fraud.id]]
-    look(shipped_router)
+    consider(shipped_router)
     assert len(questions(page)) == 1
     page.resolve(question.id, reason="they confirmed it by phone")
-    look(shipped_router)
+    consider(shipped_router)
     (act, _) = suggestions(page)
     assert act.evidence == [transfer.id, question.id, fraud.id]
 
 
-def test_what_was_not_confirmed_is_not_acted_on(page, shipped_router, look, fraud, payment):
+def test_an_unconfirmed_observation_gets_no_suggestion(page, shipped_router, consider, fraud, payment):
     payment()
-    look(shipped_router)
+    consider(shipped_router)
     page.archive(questions(page)[0].id, reason="they do not know of it")
-    look(shipped_router)
+    consider(shipped_router)
     assert len(questions(page)) == len(suggestions(page)) == 1
 
 
-def test_what_was_over_when_it_was_to_be_verified_is_asked_again_once_it_is_back(
-    bus, page, shipped_router, look, fraud, payment, running
-):
+def test_a_reopened_observation_is_verified_again(bus, page, shipped_router, consider, fraud, payment, running):
     transfer = payment()
-    look(shipped_router)
+    consider(shipped_router)
     page.resolve(transfer.id)
     table = read_tools(shipped("tools.yaml"), ("blocklist", "notify"))
     with running(Executor(bus, "main", table, {"notify": lambda one: f"notify:{one.id}"}).run):
-        eventually(lambda: not questions(page, status="active"), "the question is taken up")
+        eventually(lambda: not questions(page, status="active"), "the question is handled")
     page.reopen(transfer.id)
-    look(shipped_router)
+    consider(shipped_router)
     (asked, before) = questions(page)
     assert (asked.status, before.status) == ("active", "archived")
     assert [each.evidence[0] for each in suggestions(page)] == [fraud.id]
 
 
-def test_a_confirmation_counts_also_when_it_was_put_away(page, view, shipped_router, look, fraud, payment, monkeypatch):
+def test_an_auto_archived_confirmation_still_counts(page, view, shipped_router, consider, fraud, payment, monkeypatch):
     transfer = payment()
-    look(shipped_router)
+    consider(shipped_router)
     page.resolve(questions(page)[0].id)
     stored = view.list
-    put_away = {"status": "archived", "reason_code": "auto_archived"}  # as an expirer does it after an hour
+    auto_archived = {"status": "archived", "reason_code": "auto_archived"}  # as by an expirer after an hour
     monkeypatch.setattr(
         view, "list",
         lambda **given: [
-            one.model_copy(update=put_away) if one.status == "resolved" else one for one in stored(**given)
+            one.model_copy(update=auto_archived) if one.status == "resolved" else one for one in stored(**given)
         ],
     )  # fmt: skip
-    look(shipped_router)
+    consider(shipped_router)
     assert transfer.id in [each.evidence[0] for each in suggestions(page)]
 
 
-def test_a_question_that_expired_unanswered_is_asked_again(page, shipped_router, look, fraud, payment):
+def test_an_expired_question_is_asked_again(page, shipped_router, consider, fraud, payment):
     payment()
-    look(shipped_router)
+    consider(shipped_router)
     page.update(questions(page)[0].id, expires_at=datetime.now(UTC) + timedelta(milliseconds=20))
     eventually(lambda: not questions(page, status="active"), "the question is over")
-    look(shipped_router)
+    consider(shipped_router)
     assert len(questions(page, status="active")) == 1
 
 
-def test_without_the_alert_nothing_is_special(page, shipped_router, look, fraud, payment):
+def test_a_mode_needs_its_alert(page, shipped_router, consider, fraud, payment):
     page.resolve(fraud.id)
     payment()
-    look(shipped_router)
+    consider(shipped_router)
     assert questions(page) == suggestions(page) == []
 
 
 @pytest.mark.parametrize("change", [{"tags": ["security"]}, {"confidence": 0.4}])
-def test_a_mode_is_over_when_its_alert_no_longer_matches(page, shipped_router, look, fraud, payment, change):
+def test_a_mode_is_over_when_its_alert_no_longer_matches(page, shipped_router, consider, fraud, payment, change):
     page.update(fraud.id, **change)
     payment()
-    look(shipped_router)
+    consider(shipped_router)
     assert questions(page) == []
 
 
-def test_a_mode_may_hold_everything_back_until_it_is_over(page, view, running, fraud):
+def test_a_mode_can_hold_observations_back_until_it_ends(page, view, running, fraud):
     rules = parse_router_rules(
         "modes: [{name: freeze, while: {type: risk_alert, tags: [fraud]}, for: {type: dependency}, then: hold}]",
         "r.yaml",
@@ -369,11 +369,11 @@ def test_a_mode_may_hold_everything_back_until_it_is_over(page, view, running, f
         eventually(lambda: suggestions(page), "the alert itself is suggested")
         assert [each.evidence for each in suggestions(page)] == [[fraud.id]]
         page.resolve(fraud.id)
-        eventually(lambda: len(suggestions(page)) == 2, "what was held back is suggested")
+        eventually(lambda: len(suggestions(page)) == 2, "the held back observation is suggested")
     assert suggestions(page)[0].evidence == [blocked.id]
 
 
-def test_what_was_held_back_is_suggested_when_its_alert_no_longer_matches(page, view, running, fraud):
+def test_a_changed_alert_ends_a_mode_that_holds_back(page, view, running, fraud):
     rules = parse_router_rules(
         "modes: [{name: freeze, while: {type: risk_alert, tags: [fraud]}, for: {type: dependency}, then: hold}]",
         "r.yaml",
@@ -382,14 +382,16 @@ def test_what_was_held_back_is_suggested_when_its_alert_no_longer_matches(page, 
     with running(Router(page, view, threshold=60, rules=rules).run):
         eventually(lambda: suggestions(page), "the alert itself is suggested")
         page.update(fraud.id, tags=["security"])
-        eventually(lambda: len(suggestions(page)) == 2, "what was held back is suggested")
+        eventually(lambda: len(suggestions(page)) == 2, "the held back observation is suggested")
 
 
-def test_executors_verify_first_and_the_trace_shows_the_alert(bus, page, shipped_router, look, fraud, payment, running):
+def test_executors_verify_first_and_the_trace_shows_the_alert(
+    bus, page, shipped_router, consider, fraud, payment, running
+):
     for number in range(3):
         page.add(SUGGESTION, f"Something else {number}", tags=[FOR_EXECUTOR], evidence=[fraud.id])
     transfer = payment()
-    look(shipped_router)
+    consider(shipped_router)
     table = read_tools(shipped("tools.yaml"), ("blocklist", "notify"))
     done = []
 
@@ -398,7 +400,7 @@ def test_executors_verify_first_and_the_trace_shows_the_alert(bus, page, shipped
         return f"notify:{observation.id}"
 
     with running(Executor(bus, "main", table, {"notify": notify}).run):
-        eventually(lambda: not page.list(tags=[FOR_EXECUTOR], status="active"), "all is taken up")
+        eventually(lambda: not page.list(tags=[FOR_EXECUTOR], status="active"), "all are handled")
     (question,) = questions(page)
     assert done[0] == question.id
     assert (question.status, question.metadata["outcome"]) == ("pending_review", "notified")
@@ -425,7 +427,7 @@ def test_executors_verify_first_and_the_trace_shows_the_alert(bus, page, shipped
         ("modes:\n  - {name: x, while: {tags: [a]}, for: {tags: [b]}, then: stop}\n", 2, "verify.*hold"),
     ],
 )
-def test_a_mistake_in_the_rules_is_named_with_its_line(text, line, says):
+def test_an_error_in_the_rules_names_its_line(text, line, says):
     with pytest.raises(RulesError, match=says) as caught:
         parse_router_rules(text, "router.yaml")
     assert caught.value.line == line

@@ -1,4 +1,4 @@
-"""What the rules file may say, and what comes of a line."""
+"""The rules file, and the observations that its rules make of log lines."""
 
 import json
 import re
@@ -32,7 +32,7 @@ def one_rule(publish="{type: observation, content: x}", match="x", name="one"):
     return f"rules:\n  - name: {name}\n    match: '{match}'\n    publish: {publish}\n"
 
 
-def test_a_line_becomes_an_observation_with_every_place_filled():
+def test_a_matching_line_fills_every_placeholder():
     (rule,) = parse_rules(PLAIN, "rules.yaml")
     assert rule.sighting("it took 250 ms for alice today") == {
         "type": "observation",
@@ -47,7 +47,7 @@ def test_a_line_becomes_an_observation_with_every_place_filled():
     }
 
 
-def test_a_group_that_took_no_part_is_empty_and_empty_tags_and_owners_are_left_out():
+def test_an_unmatched_group_is_empty_and_makes_no_tag_or_owner():
     (rule,) = parse_rules(PLAIN, "rules.yaml")
     seen = rule.sighting("took 1 ms")
     assert seen["tags"] == ["slow"]
@@ -65,7 +65,7 @@ def test_a_line_that_does_not_match_publishes_nothing():
     [("seen 5 times", 5), ("seen", 1), ("seen 0 times", 1), (f"seen {'9' * 5000} times", 1)],
     ids=["five", "no number", "zero", "absurd"],
 )
-def test_a_group_times_says_how_many_sightings_a_line_stands_for(line, times):
+def test_the_group_times_is_the_number_of_sightings(line, times):
     (rule,) = parse_rules(one_rule(match=r"seen(?: (?P<times>\d+) times)?"), "rules.yaml")
     assert rule.sighting(line)["times"] == times
 
@@ -100,7 +100,7 @@ def test_a_group_times_says_how_many_sightings_a_line_stands_for(line, times):
         (one_rule() + one_rule().removeprefix("rules:\n"), 5, "used by two rules"),
     ],
 )
-def test_a_mistake_is_named_with_its_file_and_line_and_with_what_is_allowed(text, line, says):
+def test_an_error_names_file_line_and_allowed_values(text, line, says):
     with pytest.raises(RulesError, match=says) as caught:
         parse_rules(text, "rules.yaml")
     assert caught.value.file == "rules.yaml"
@@ -110,8 +110,8 @@ def test_a_mistake_is_named_with_its_file_and_line_and_with_what_is_allowed(text
 
 @pytest.mark.slow
 @pytest.mark.parametrize("match", ["^(a+)+$", "(?:a|a)*b$", "(.*)*x$", "(?P<w>[a-z]+)*!"])
-def test_no_rule_takes_longer_than_the_line_is_long(match):
-    """In a process of its own: a search that backtracks holds the interpreter, and nothing else could stop it."""
+def test_rules_match_in_linear_time(match):
+    """Run in a separate process, because a backtracking search blocks the interpreter."""
     code = "import sys\nfrom daemons.rules import parse_rules\n"
     code += "print(parse_rules(sys.argv[1], 'r.yaml')[0].sighting('a' * 50_000 + '#'))"
     command = [sys.executable, "-c", code, one_rule(match=match)]
@@ -134,14 +134,14 @@ def test_no_rule_takes_longer_than_the_line_is_long(match):
         (r"(?i)(?P<x>É)", "é", "é"),
     ],
 )
-def test_a_pattern_means_what_it_means_to_python(match, line, found):
+def test_patterns_match_as_in_python(match, line, found):
     publish = '{type: observation, content: "{x}"}'
     (rule,) = parse_rules(f"rules:\n  - name: one\n    match: {json.dumps(match)}\n    publish: {publish}\n", "r.yaml")
     assert re.search(match, line)["x"] == found
     assert rule.sighting(line)["content"] == found
 
 
-def test_a_rules_file_that_is_not_there_is_named(tmp_path):
+def test_a_missing_rules_file_is_named(tmp_path):
     with pytest.raises(RulesError, match=r"nowhere\.yaml: cannot be read"):
         read_rules(tmp_path / "nowhere.yaml")
 
@@ -181,7 +181,7 @@ def test_the_shipped_rules_find_failed_passwords(line, address, times):
     ],
     ids=["accepted", "a user name that looks like a line", "another line"],
 )
-def test_the_shipped_rules_pass_over_other_lines(line):
+def test_the_shipped_rules_ignore_other_lines(line):
     (rule,) = read_rules(shipped("logwatch.yaml"))
     assert rule.sighting(line) is None
 

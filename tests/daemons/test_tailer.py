@@ -1,4 +1,4 @@
-"""A log file is read whole, whatever happens to it."""
+"""A log file is read completely, despite truncation and rotation."""
 
 import os
 import shutil
@@ -29,12 +29,12 @@ def names(tailer, final=False):
     return [(line.identity, line.offset) for line in tailer.lines(final)]
 
 
-def test_lines_come_without_their_line_ends(log):
+def test_lines_have_no_line_ends(log):
     log.write_bytes(b"one\r\ntwo\n\nthree\n")
     assert texts(Tailer(log)) == ["one", "two", "", "three"]
 
 
-def test_bytes_that_are_no_text_are_replaced(log):
+def test_invalid_utf8_is_replaced(log):
     log.write_bytes(b"caf\xe9 \xff\n")
     assert texts(Tailer(log)) == ["caf\ufffd \ufffd"]
 
@@ -56,7 +56,7 @@ def test_a_line_waits_until_it_is_finished(log):
     assert texts(tailer) == ["two"]
 
 
-def test_at_the_end_an_unfinished_line_is_taken_once(log):
+def test_a_final_read_takes_an_unfinished_line_once(log):
     append(log, "one\ntwo")
     first = Tailer(log)
     assert texts(first, final=True) == ["one", "two"]
@@ -65,7 +65,7 @@ def test_at_the_end_an_unfinished_line_is_taken_once(log):
     assert texts(Tailer(log, first.position), final=True) == ["three"]
 
 
-def test_an_unfinished_line_that_grew_comes_again_under_the_same_name(log):
+def test_a_completed_line_keeps_the_name_of_its_beginning(log):
     append(log, "one\ntw")
     first = Tailer(log)
     (_, name) = names(first, final=True)
@@ -73,20 +73,20 @@ def test_an_unfinished_line_that_grew_comes_again_under_the_same_name(log):
     assert [(line.text, line[1:]) for line in Tailer(log, first.position).lines()] == [("two", name)]
 
 
-def test_a_line_of_many_blocks_comes_whole(log):
+def test_a_line_over_many_blocks_stays_whole(log):
     long = "x" * 300_000
     append(log, f"{long}\nshort\n")
     assert texts(Tailer(log)) == [long, "short"]
 
 
-def test_a_line_over_the_limit_comes_in_pieces(log, monkeypatch):
+def test_a_line_over_the_limit_is_split(log, monkeypatch):
     monkeypatch.setattr(log_file, "MAX_LINE", 4)
     monkeypatch.setattr(log_file, "_BLOCK", 4)
     append(log, "123456789\nab\n")
     assert texts(Tailer(log)) == ["1234", "5678", "9", "ab"]
 
 
-def test_reading_goes_on_from_the_remembered_place(log):
+def test_reading_continues_at_the_saved_position(log):
     append(log, "one\ntwo\n")
     first = Tailer(log)
     texts(first)
@@ -94,7 +94,7 @@ def test_reading_goes_on_from_the_remembered_place(log):
     assert texts(Tailer(log, first.position)) == ["three"]
 
 
-def test_the_place_stays_before_a_line_that_was_not_dealt_with(log):
+def test_the_position_stays_before_an_unprocessed_line(log):
     append(log, "one\ntwo\nthree\n")
     first = Tailer(log)
     lines = first.lines()
@@ -102,7 +102,7 @@ def test_the_place_stays_before_a_line_that_was_not_dealt_with(log):
     assert texts(Tailer(log, first.position)) == ["two", "three"]
 
 
-def test_reading_again_from_the_start_gives_the_same_names(log):
+def test_rereading_gives_lines_the_same_names(log):
     append(log, "one\ntwo\n")
     first = Tailer(log)
     before = names(first)
@@ -112,13 +112,13 @@ def test_reading_again_from_the_start_gives_the_same_names(log):
     assert len(set(before)) == 2
 
 
-def test_two_files_give_different_names_to_equal_lines(log, tmp_path):
+def test_equal_lines_of_two_files_have_different_names(log, tmp_path):
     append(log, "one\n")
     shutil.copy(log, tmp_path / "copy.log")
     assert names(Tailer(log)) != names(Tailer(tmp_path / "copy.log"))
 
 
-def test_a_truncated_file_is_read_from_its_start_under_new_names(log):
+def test_a_truncated_file_is_reread_with_new_names(log):
     append(log, "one\ntwo\n")
     tailer = Tailer(log)
     before = names(tailer)
@@ -129,7 +129,7 @@ def test_a_truncated_file_is_read_from_its_start_under_new_names(log):
     assert names(Tailer(log, tailer.position, from_start=True)) == [after]
 
 
-def test_a_file_truncated_and_grown_beyond_the_place_is_read_from_its_start(log):
+def test_a_truncated_and_regrown_file_is_read_from_its_start(log):
     append(log, "one\n")
     first = Tailer(log)
     texts(first)
@@ -137,7 +137,7 @@ def test_a_file_truncated_and_grown_beyond_the_place_is_read_from_its_start(log)
     assert texts(Tailer(log, first.position)) == ["another, and much longer", "than before"]
 
 
-def test_the_hole_that_a_truncation_leaves_is_skipped(log):
+def test_a_hole_left_by_truncation_is_skipped(log):
     log.write_bytes(b"\0" * 100 + b"one\n")
     assert texts(Tailer(log)) == ["one"]
 
@@ -186,11 +186,11 @@ def test_equal_lines_before_and_after_rotations_have_different_names(log):
     for _ in range(5):
         append(log, "same\n")
         seen += names(tailer)
-        log.replace(log.with_name("auth.log.1"))  # the file before is deleted, and its inode may be used again
+        log.replace(log.with_name("auth.log.1"))  # deletes the file before; its inode may be reused
     assert len(set(seen)) == 5
 
 
-def test_a_file_has_the_same_name_whatever_was_read_before_it(log):
+def test_line_names_do_not_depend_on_earlier_files(log):
     append(log, "one\n")
     tailer = Tailer(log)
     (old,) = names(tailer)
@@ -201,7 +201,7 @@ def test_a_file_has_the_same_name_whatever_was_read_before_it(log):
     assert names(Tailer(log.with_name("auth.log.1"))) == [old]
 
 
-def test_a_name_is_not_used_again_when_the_file_that_had_it_is_long_gone(log):
+def test_names_of_deleted_files_are_not_reused(log):
     tailer = Tailer(log)
     seen = []
     for text in ["one\n", "another\n", "one\n", "another\n", "one\n"]:
@@ -211,7 +211,7 @@ def test_a_name_is_not_used_again_when_the_file_that_had_it_is_long_gone(log):
     assert len(set(seen)) == 5
 
 
-def test_all_rotations_between_two_runs_are_read_in_their_order(log):
+def test_all_rotations_between_two_runs_are_read_in_order(log):
     append(log, "one\n")
     first = Tailer(log)
     texts(first)
@@ -228,7 +228,7 @@ def test_all_rotations_between_two_runs_are_read_in_their_order(log):
     assert texts(Tailer(log, second.position)) == ["six"]
 
 
-def test_a_file_replaced_by_a_longer_copy_is_read_on(log, tmp_path):
+def test_reading_continues_in_a_longer_copy_of_the_file(log, tmp_path):
     append(log, "one\n")
     first = Tailer(log)
     (before,) = names(first)
@@ -239,7 +239,7 @@ def test_a_file_replaced_by_a_longer_copy_is_read_on(log, tmp_path):
     assert [(line.text, line.identity) for line in second.lines()] == [("two", before[0])]
 
 
-def test_a_file_that_vanishes_and_comes_back_is_read_on(log):
+def test_a_recreated_file_is_read(log):
     append(log, "one\n")
     tailer = Tailer(log)
     texts(tailer)
@@ -249,7 +249,7 @@ def test_a_file_that_vanishes_and_comes_back_is_read_on(log):
     assert texts(tailer) == ["back"]
 
 
-def test_no_file_at_the_start_is_file_gone(log):
+def test_a_missing_file_raises_file_gone(log):
     with pytest.raises(FileGone, match=r"auth\.log: no such file"):
         texts(Tailer(log))
 
@@ -259,10 +259,10 @@ def test_a_directory_is_refused(tmp_path):
         texts(Tailer(tmp_path))
 
 
-# -- remembering -----------------------------------------------------------------------------------------------------
+# -- bookmarks -------------------------------------------------------------------------------------------------------
 
 
-def test_what_was_remembered_is_there_again(log, tmp_path):
+def test_a_saved_bookmark_is_loaded(log, tmp_path):
     append(log, "one\n")
     tailer = Tailer(log)
     texts(tailer)
@@ -277,13 +277,13 @@ def test_what_was_remembered_is_there_again(log, tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"place": {"inode": 1, "colour": 2}, "last_id": null}'])
-def test_a_memory_that_cannot_be_read_is_no_memory(tmp_path, text):
+def test_an_unreadable_bookmark_is_ignored(tmp_path, text):
     path = tmp_path / "state.json"
     path.write_text(text)
     assert BookmarkFile(path).load() == Bookmark()
 
 
-def test_a_memory_that_cannot_be_written_is_an_error(log, tmp_path):
+def test_an_unwritable_bookmark_is_an_error(log, tmp_path):
     append(log, "one\n")
     tailer = Tailer(log)
     texts(tailer)
@@ -292,7 +292,7 @@ def test_a_memory_that_cannot_be_written_is_an_error(log, tmp_path):
         BookmarkFile(tmp_path / "file" / "state.json").save(Bookmark(tailer.position))
 
 
-def test_each_log_and_target_has_its_own_memory(log, monkeypatch, tmp_path):
+def test_each_log_and_target_has_its_own_bookmark(log, monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     paths = {
         default_path(log, "a main"),

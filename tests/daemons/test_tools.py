@@ -1,4 +1,4 @@
-"""The table picks the tool, and a tool acts once however often it is called."""
+"""The table picks a tool by type and tags; blocking an address twice changes nothing."""
 
 import threading
 from datetime import UTC, datetime
@@ -30,13 +30,13 @@ def alert(page):
         ("reminder", (), "notify", "notified"),
     ],
 )
-def test_the_shipped_table_picks_by_type_and_tags_and_says_what_success_means(alert, type, tags, tool, success):
+def test_the_shipped_table_picks_a_tool_and_its_outcome(alert, type, tags, tool, success):
     more = {"remind_at": datetime.now(UTC)} if type == "reminder" else {}
     picked = read_tools(shipped("tools.yaml"), KNOWN).pick(alert(type=type, tags=tags, **more))
     assert (picked.tool, picked.success) == (tool, success)
 
 
-def test_the_shipped_table_leaves_others_to_others(alert):
+def test_the_shipped_table_ignores_other_types(alert):
     assert read_tools(shipped("tools.yaml"), KNOWN).pick(alert(type="observation")) is None
 
 
@@ -53,7 +53,7 @@ def test_the_shipped_table_leaves_others_to_others(alert):
         ("tools:\n  - tool: notify\n    success: done\n    type: risk_alert\n    tags: x\n", 5, "not a list"),
     ],
 )
-def test_a_mistake_in_the_table_is_named_with_its_line(text, line, says):
+def test_an_error_in_the_table_names_its_line(text, line, says):
     with pytest.raises(RulesError, match=says) as caught:
         parse_tools(text, "tools.yaml", KNOWN)
     assert caught.value.line == line
@@ -67,7 +67,7 @@ def test_an_address_is_blocked_once(alert, tmp_path):
     assert file.read_text() == "192.0.2.1\n2001:db8::1\n"
 
 
-def test_an_address_is_blocked_once_by_many_at_once(alert, tmp_path):
+def test_concurrent_calls_block_an_address_once(alert, tmp_path):
     file = tmp_path / "blocklist.txt"
     alerts = [alert(f"192.0.2.{number % 5}") for number in range(40)]
     threads = [threading.Thread(target=blocklist(file), args=(each,)) for each in alerts]
@@ -85,7 +85,7 @@ def test_a_torn_last_line_does_not_swallow_the_next_address(alert, tmp_path):
     assert file.read_text() == "192.0.2.9\n192.0.2.1\n"
 
 
-def test_one_machine_has_one_line_however_its_address_is_written(alert, tmp_path):
+def test_equivalent_addresses_are_blocked_once(alert, tmp_path):
     file = tmp_path / "blocklist.txt"
     assert blocklist(file)(alert("::ffff:192.0.2.1")) == blocklist(file)(alert("192.0.2.1"))
     assert file.read_text() == "192.0.2.1\n"
@@ -112,7 +112,7 @@ def test_one_machine_has_one_line_however_its_address_is_written(alert, tmp_path
         "::192.0.2.1",
     ],
 )
-def test_only_the_address_of_another_machine_is_blocked(alert, tmp_path, address):
+def test_an_invalid_or_local_address_is_refused(alert, tmp_path, address):
     file = tmp_path / "blocklist.txt"
     with pytest.raises(InvalidField, match="block"):
         blocklist(file)(alert(address))
