@@ -1,4 +1,4 @@
-"""A small object store that speaks as much of S3 as an archive needs, and fails when it is told to."""
+"""A small object store with the part of S3 that an archive needs, and failures on request."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
 
 PAGE = 3
-"""How many names it lists at once, so that there are several pages."""
+"""Names per page of a listing: few, so that there are several pages."""
 
 
 class Bucket:
-    """The objects of one bucket by name. `fails` says of a method and a name whether that has to fail."""
+    """The objects of one bucket by name. `fails` returns the status with which a request fails, or 0."""
 
     def __init__(self) -> None:
         self.objects: dict[str, bytes] = {}
@@ -63,7 +63,7 @@ def _handler_of(bucket: Bucket) -> type[BaseHTTPRequestHandler]:
             self._answer()
 
         def log_message(self, *_: Any) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
         def _answer(self) -> None:
             url = urlsplit(self.path)
@@ -97,7 +97,7 @@ def _handler_of(bucket: Bucket) -> type[BaseHTTPRequestHandler]:
                     return 412, b"<Error><Code>PreconditionFailed</Code></Error>"
                 case "PUT":
                     bucket.objects[name] = content
-                case "POST":  # which is how names are deleted
+                case "POST":  # deletes names
                     for key in (keys := re.findall(b"<Key>(.*?)</Key>", content)):
                         bucket.objects.pop(key.decode(), None)
                     deleted = b"".join(b"<Deleted><Key>%b</Key></Deleted>" % key for key in keys)

@@ -1,4 +1,4 @@
-"""An archive to look at: that of a bus of the test's own, with several segments of several blocks."""
+"""A bus and its archive, with several segments of several blocks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.inspection import forget
 from tests.waiting import eventually
 
 BLOCK = 1_000
-"""Bytes of lines in a block: two events or three."""
+"""Bytes of lines in a block: two or three events."""
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def archived(bus: Bus) -> Bus:
 
 @pytest.fixture
 def archive(_written_once: Path, directory: Path) -> Path:
-    """A directory with the archive of such a bus, which is gone."""
+    """A directory with the archive of such a bus; the bus itself is gone."""
     return shutil.copytree(_written_once, directory)
 
 

@@ -1,4 +1,4 @@
-"""Segments are divided into blocks: one event costs one block, and segments of the first format are read as ever."""
+"""Segments are divided into blocks: an event is read with one block. The first format is still supported."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LINES = st.lists(st.binary(min_size=20, max_size=60).map(lambda line: line.repla
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, int]]:
-    """A list that gets the name, the start and the length of each part of a file that is read."""
+    """Record the name, start and length of each part of a file that is read."""
     seen: list[tuple[str, int, int]] = []
     get_part = DirectoryStore.get_part
 
@@ -48,14 +48,14 @@ def problems(directory: Path) -> list[str]:
 
 
 def reader(bus: Bus) -> Bus:
-    """Return another bus on the same log and archive, which has read nothing."""
+    """Connect another bus to the same log and archive, with empty caches."""
     core = bus.core
     settings = {"archive_url": core.settings.archive_url, "source": "reader"}
     return Bus.connect(str(core.settings.url), bus=core.log.bus, **settings)
 
 
 @given(LINES, st.integers(1, 200))
-def test_what_is_packed_unpacks(lines: list[bytes], size: int) -> None:
+def test_packed_lines_unpack(lines: list[bytes], size: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blocks, "BLOCK_BYTES", size)
         packer = BlockPacker()
@@ -66,7 +66,7 @@ def test_what_is_packed_unpacks(lines: list[bytes], size: int) -> None:
             assert sum(block.lines for block in packed.blocks) == len(lines)
 
 
-def test_lines_are_packed_though_the_main_thread_has_ended(monkeypatch) -> None:
+def test_lines_are_packed_after_the_main_thread_has_ended(monkeypatch) -> None:
     monkeypatch.setattr("concurrent.futures.thread._shutdown", True)
     packer, lines = BlockPacker(), [b"%030d" % number for number in range(10)]
     packer.add(lines, 310)
@@ -84,7 +84,7 @@ def test_lines_are_packed_though_the_main_thread_has_ended(monkeypatch) -> None:
         lambda packed: packed._replace(blocks=[each.model_copy(update={"sha256": "0"}) for each in packed.blocks]),
     ],
 )
-def test_blocks_that_do_not_fit_are_refused(change: Callable[[Packed], Packed], monkeypatch) -> None:
+def test_blocks_that_do_not_match_the_content_are_refused(change: Callable[[Packed], Packed], monkeypatch) -> None:
     monkeypatch.setattr(blocks, "BLOCK_BYTES", 100)
     packed = pack([b"%030d" % number for number in range(10)])
     assert len(packed.blocks) > 3
@@ -92,7 +92,7 @@ def test_blocks_that_do_not_fit_are_refused(change: Callable[[Packed], Packed], 
         unpack(*change(packed))
 
 
-def test_the_blocks_of_a_segment_unpack_to_no_more_than_the_limit_together(monkeypatch) -> None:
+def test_the_unpacking_limit_is_for_all_blocks_together(monkeypatch) -> None:
     monkeypatch.setattr(blocks, "BLOCK_BYTES", 100)
     packed = pack([b"%030d" % number for number in range(10)])
     monkeypatch.setattr(blocks, "MAX_UNPACKED", 250)
@@ -101,7 +101,7 @@ def test_the_blocks_of_a_segment_unpack_to_no_more_than_the_limit_together(monke
         unpack(*packed)
 
 
-def test_the_history_of_one_observation_reads_its_block(archived: Bus, directory: Path, reads) -> None:
+def test_the_history_of_one_observation_reads_one_block(archived: Bus, directory: Path, reads) -> None:
     manifest = manifests(directory)[2]
     assert len(manifest.blocks) > 3
     with reader(archived) as bus:
@@ -113,7 +113,7 @@ def test_the_history_of_one_observation_reads_its_block(archived: Bus, directory
     assert read[2] in [block.size for block in manifest.blocks]
 
 
-def test_events_in_blocks_side_by_side_are_read_block_by_block(archived: Bus, directory: Path, reads) -> None:
+def test_reading_consecutive_events_reads_each_block_once(archived: Bus, directory: Path, reads) -> None:
     manifest = manifests(directory)[2]
     first = manifest.chain.first.seq
     events = {event.seq: event for event in archived.events()}
@@ -124,13 +124,13 @@ def test_events_in_blocks_side_by_side_are_read_block_by_block(archived: Bus, di
     assert [length for _, _, length in reads] == [block.size for block in manifest.blocks]
 
 
-def test_the_rest_of_a_segment_unpacks_to_no_more_than_the_limit(archived: Bus, monkeypatch) -> None:
+def test_the_unpacking_limit_holds_for_sequential_reads(archived: Bus, monkeypatch) -> None:
     monkeypatch.setattr(blocks, "MAX_UNPACKED", 2_000)
     with reader(archived) as bus, pytest.raises(ArchiveDamaged, match="unpacks to more than"):
         list(bus.events())
 
 
-def test_who_reads_on_reads_each_segment_in_two_parts(archived: Bus, directory: Path, reads) -> None:
+def test_sequential_reads_take_two_parts_per_segment(archived: Bus, directory: Path, reads) -> None:
     expected = list(archived.events())
     reads.clear()
     with reader(archived) as bus:
@@ -141,7 +141,7 @@ def test_who_reads_on_reads_each_segment_in_two_parts(archived: Bus, directory: 
 
 
 def to_first_format(directory: Path) -> None:
-    """Rewrite an archive as the first version of the format had it."""
+    """Rewrite an archive in the first version of the format."""
     before: Manifest | None = None
     for file in sorted(folder(directory).glob("*.manifest.json")):
         manifest = Manifest.parse(file.read_bytes())
@@ -158,9 +158,7 @@ def to_first_format(directory: Path) -> None:
     (folder(directory) / END).write_bytes(before.end)
 
 
-def test_an_archive_of_the_first_format_is_read_verified_erased_from_and_gone_on_with(
-    archived: Bus, directory: Path
-) -> None:
+def test_an_archive_of_the_first_format_is_supported(archived: Bus, directory: Path) -> None:
     expected = list(archived.events())
     to_first_format(directory)
     assert problems(directory) == []
@@ -187,7 +185,7 @@ def test_a_manifest_whose_blocks_do_not_add_up_is_refused(archive: Path) -> None
 
 @pytest.mark.parametrize(("size", "lines"), [(0, 1), (1, 0), (-1, 1), (1, -1), (2**70, 1)])
 def test_a_block_of_an_impossible_size_is_refused(archive: Path, size: int, lines: int) -> None:
-    """However well the blocks add up, no reader asks a store for a part that no file has."""
+    """Even if the blocks add up, no reader asks a store for a part outside its file."""
     manifest = manifests(archive)[1]
     segment, count = manifest.files.segment, manifest.chain.count
     odd = Block(lines=lines, size=size, sha256=segment.sha256)
@@ -197,7 +195,7 @@ def test_a_block_of_an_impossible_size_is_refused(archive: Path, size: int, line
         Manifest.parse(Manifest(manifest.chain, manifest.files.model_copy(update=changed)).encode())
 
 
-def test_a_block_that_is_not_the_segments_is_found(archive: Path) -> None:
+def test_a_block_with_a_wrong_hash_is_found(archive: Path) -> None:
     file = sorted(folder(archive).glob("*.manifest.json"))[1]
     manifest = Manifest.parse(file.read_bytes())
     wrong = [Block(**{**manifest.blocks[0].model_dump(), "sha256": "0" * 64}), *manifest.blocks[1:]]
@@ -205,7 +203,7 @@ def test_a_block_that_is_not_the_segments_is_found(archive: Path) -> None:
     assert any("block" in problem for problem in problems(archive))
 
 
-def test_a_segment_that_is_gone_is_reported_by_who_needs_it(archived: Bus, directory: Path, tmp_path: Path) -> None:
+def test_reading_a_missing_segment_is_an_error(archived: Bus, directory: Path, tmp_path: Path) -> None:
     manifest = manifests(directory)[2]
     segment = folder(directory) / manifest.files.segment.name
     event = next(event for event in archived.events() if event.seq == manifest.chain.first.seq + 7)

@@ -18,7 +18,7 @@ from scratchbus.archive.stores import open_store
 
 @contextmanager
 def hasty_threads() -> Iterator[None]:
-    """Let threads take turns as often as they can."""
+    """Switch between threads as often as possible."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:

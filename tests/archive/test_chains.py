@@ -1,4 +1,4 @@
-"""Walking the events of several subjects back in the archive at once."""
+"""Reading the chains of several subjects backwards in the archive at once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from tests.inspection import all_events, archive, forget, log_length
 SUBJECTS, CHANGES = 4, 5
 
 
-def test_many_subjects_are_walked_at_once(embedded_url: str, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chains_of_many_subjects_are_read_together(
+    embedded_url: str, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("scratchbus.archive.blocks.BLOCK_BYTES", BLOCK)
     settings: dict[str, Any] = {
         "archive_url": str(directory),

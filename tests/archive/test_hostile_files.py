@@ -1,4 +1,4 @@
-"""Whatever is in the files of an archive, it is refused with an error of ours, within bounds of memory and time."""
+"""Damaged or malicious archive files raise only our errors, within bounds of memory and time."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def folder(directory: Path) -> Path:
 
 @cache
 def bomb() -> bytes:
-    """Return some 256 KiB that unpack to a gigabyte of line breaks."""
+    """Return about 256 KiB that unpack to a gigabyte of line breaks."""
     packer = zstd.ZstdCompressor(level=3)
     part = b"\n" * 2**20
     return b"".join(packer.compress(part) for _ in range(1024)) + packer.flush()
 
 
 def replace_file(directory: Path, which: str, content: bytes, **chain: object) -> None:
-    """Put other content into the first segment or index, and make its manifest fit."""
+    """Replace the first segment or index, and update its manifest to match."""
     path = sorted(folder(directory).glob("*.manifest.json"))[0]
     manifest = Manifest.parse(path.read_bytes())
     files = manifest.files.model_dump()
@@ -50,7 +50,7 @@ def replace_file(directory: Path, which: str, content: bytes, **chain: object) -
 
 
 def read_all(bus: Bus) -> None:
-    """Read everything that comes from the archive, with nothing at hand of what was read before."""
+    """Read all archived events, with empty caches."""
     archive = bus.core.log.archive
     assert archive is not None
     with Bus.connect(bus.settings.url, bus="kept", archive_url=bus.settings.archive_url) as other:
@@ -60,7 +60,7 @@ def read_all(bus: Bus) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("which", ["segment", "index"])
-def test_a_bomb_is_refused_before_it_goes_off(archived: Bus, directory: Path, which: str) -> None:
+def test_a_decompression_bomb_is_refused(archived: Bus, directory: Path, which: str) -> None:
     content = bomb()
     assert len(content) < 1024 * 1024
     replace_file(directory, which, content)
@@ -71,7 +71,7 @@ def test_a_bomb_is_refused_before_it_goes_off(archived: Bus, directory: Path, wh
             read_all(archived)
 
 
-def test_what_is_written_is_for_its_owner_alone(archived: Bus, directory: Path) -> None:
+def test_archive_files_are_private_to_their_owner(archived: Bus, directory: Path) -> None:
     files = [path for path in directory.rglob("*") if path.is_file()]
     folders = [directory, *(path for path in directory.rglob("*") if path.is_dir())]
     assert len(files) > 10
@@ -79,7 +79,7 @@ def test_what_is_written_is_for_its_owner_alone(archived: Bus, directory: Path) 
     assert {stat.S_IMODE(path.stat().st_mode) for path in folders} == {0o700}
 
 
-def test_a_directory_that_is_there_keeps_its_mode(bus: Bus, directory: Path) -> None:
+def test_an_existing_directory_keeps_its_mode(bus: Bus, directory: Path) -> None:
     directory.mkdir(mode=0o750)
     directory.chmod(0o750)
     archive_bus(bus)
@@ -99,7 +99,7 @@ def torn(content: bytes, draw: random.Random) -> bytes:
 
 
 def odd_line(content: bytes, draw: random.Random) -> bytes:
-    """Change a value in a line, or in an index, and pack it again."""
+    """Change a value in a line or an index, and pack it again."""
     lines = zstd.decompress(content).split(b"\n")
     at = draw.randrange(len(lines))
     try:
@@ -117,7 +117,7 @@ def odd_line(content: bytes, draw: random.Random) -> bytes:
 
 
 def odd_manifest(content: bytes, draw: random.Random) -> bytes:
-    """Change a value in a manifest, and make its checksum fit again."""
+    """Change a value in a manifest, and update its checksum."""
     parts = json.loads(content)
     del parts["sha256"]
     files = parts["files"]
@@ -146,23 +146,23 @@ CHANGES: dict[str, Callable[[bytes, random.Random], bytes]] = {
 
 
 CASES = [
-    *(pytest.param(what, False, id=f"alone-{what}") for what in CHANGES),
-    *(pytest.param(what, True, id=f"with a manifest that fits-{what}") for what in CHANGES if ".zst" in what),
+    *(pytest.param(change, False, id=f"alone-{change}") for change in CHANGES),
+    *(pytest.param(change, True, id=f"matching manifest-{change}") for change in CHANGES if ".zst" in change),
 ]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("what", "fits"), CASES)
+@pytest.mark.parametrize(("change", "has_matching_manifest"), CASES)
 @pytest.mark.parametrize("tries", [4, pytest.param(100, marks=pytest.mark.faults)])
-def test_a_changed_file_raises_nothing_but_our_errors(
-    archived: Bus, directory: Path, what: str, fits: bool, tries: int
+def test_a_changed_file_raises_only_our_errors(
+    archived: Bus, directory: Path, change: str, has_matching_manifest: bool, tries: int
 ) -> None:
-    pattern, draw = what.split()[0], random.Random(what)
+    pattern, draw = change.split()[0], random.Random(change)
     whole = {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
     for _ in range(tries):
         path = draw.choice(sorted(folder(directory).glob(pattern)))
-        content = CHANGES[what](whole[path], draw)
-        if fits and path.suffix == ".zst":
+        content = CHANGES[change](whole[path], draw)
+        if has_matching_manifest and path.suffix == ".zst":
             for manifest_path in folder(directory).glob("*.manifest.json"):
                 manifest = Manifest.parse(manifest_path.read_bytes())
                 for which in ("segment", "index"):

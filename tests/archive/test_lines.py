@@ -1,4 +1,4 @@
-"""What a line of a segment keeps, and what is left of it when its event is erased."""
+"""Lines of a segment: they restore any entry, and keep only a hash of an erased event."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def line_of(given):
     return line
 
 
-def test_a_line_is_json_with_the_body_as_it_was_and_last():
+def test_a_line_is_json_that_ends_with_the_unchanged_body():
     text, hash, seq, page, subject = line_of(USUAL)
     parsed = json.loads(text)
     assert list(parsed) == [
@@ -59,7 +59,7 @@ def test_a_line_is_json_with_the_body_as_it_was_and_last():
     ],
     ids=range(13),
 )
-def test_any_entry_is_made_again_from_its_line_and_each_line_is_json(given):
+def test_an_entry_survives_as_a_line_of_json(given):
     text, *_ = line_of(given)
     assert restore(text) == given
     assert b"\n" not in text
@@ -68,7 +68,7 @@ def test_any_entry_is_made_again_from_its_line_and_each_line_is_json(given):
 
 
 @given(st.lists(st.binary(), min_size=8, max_size=8), st.booleans())
-def test_whatever_its_fields_are_an_entry_is_made_again(values, is_json):
+def test_an_entry_with_any_fields_survives_as_a_line(values, is_json):
     made = entry(*values[:7], json.dumps([values[7].hex()]).encode() if is_json else values[7])
     text, *_ = line_of(made)
     assert restore(text) == made
@@ -97,7 +97,7 @@ IS_RAW = {
 
 @pytest.mark.parametrize("others", [0, 1, 49, 250])
 @pytest.mark.parametrize("body", IS_RAW, ids=range(len(IS_RAW)))
-def test_a_line_has_the_body_as_it_is_only_if_that_is_json(body, others):
+def test_only_a_json_body_is_embedded_in_a_line(body, others):
     usual = [entry(*USUAL[1][1:-1:2], BODY, seq=seq) for seq in range(8, 8 + others)]
     odd = entry(*USUAL[1][1:-1:2], body)
     texts = encode_entries([*usual, odd, *usual]).texts
@@ -110,7 +110,7 @@ def test_two_lines_of_one_event_have_different_salts():
     assert line_of(USUAL)[0] != line_of(USUAL)[0]
 
 
-def test_of_an_erased_line_only_its_hash_is_left():
+def test_an_erased_line_keeps_only_its_hash():
     text, hash, *_ = line_of(USUAL)
     other, *_ = line_of(entry(*USUAL[1][1::2], seq=8))
     erased, kept = erase_lines([text, other], {7})
@@ -125,6 +125,6 @@ def test_of_an_erased_line_only_its_hash_is_left():
 @pytest.mark.parametrize(
     "bad", [b"", b"{}", b"null", b'{"seq":7}', b'{"seq":7,"ms":1,"erased":"x"}', b'{"seq":7,"ms":1,"salt":"', b"[1]"]
 )
-def test_what_is_no_line_is_said_to_be_none(bad):
+def test_an_invalid_line_is_refused(bad):
     with pytest.raises((ValueError, KeyError, TypeError, AttributeError)):
         check_line(bad, 7)

@@ -1,4 +1,4 @@
-"""Where an archive is kept: each place does the same, and says in one line why it cannot."""
+"""Archive stores: directories and object stores behave alike, and fail with one-line errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path):
     return DirectoryStore(tmp_path / "new") if request.param == "directory" else ObjectStore(MemoryStore(), "s3://b")
 
 
-def test_what_is_put_is_there_until_it_is_deleted(store):
+def test_files_are_listed_and_read_until_deleted(store):
     assert store.list() == []
     assert store.get("a/0000/one") is None
     assert store.put_new("a/0000/one", b"1")
@@ -42,7 +42,7 @@ def test_a_part_of_a_file_ends_with_the_file(store):
     assert store.get_part("a/two", 0, 5) is None
 
 
-def test_nothing_is_overwritten_but_on_purpose(store):
+def test_only_replace_overwrites_a_file(store):
     assert store.put_new("a/one", b"1")
     assert not store.put_new("a/one", b"2")
     assert store.get("a/one") == b"1"
@@ -52,7 +52,7 @@ def test_nothing_is_overwritten_but_on_purpose(store):
     assert store.list() == ["a/one", "a/two"]
 
 
-def test_what_is_put_is_on_the_disk_with_all_directories_it_is_in(tmp_path: Path, monkeypatch):
+def test_a_new_file_and_its_directories_are_synced(tmp_path: Path, monkeypatch):
     synced, sync = set[str](), os.fsync
 
     def note(handle: int) -> None:
@@ -67,7 +67,7 @@ def test_what_is_put_is_on_the_disk_with_all_directories_it_is_in(tmp_path: Path
 
 
 @pytest.mark.parametrize("write", [DirectoryStore.put_new, DirectoryStore.replace])
-def test_a_disk_without_room_says_so_and_leaves_nothing_behind(tmp_path: Path, monkeypatch, write):
+def test_a_full_disk_is_an_error_and_leaves_no_file(tmp_path: Path, monkeypatch, write):
     def full(_: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -78,7 +78,7 @@ def test_a_disk_without_room_says_so_and_leaves_nothing_behind(tmp_path: Path, m
     assert store.list() == []
 
 
-def test_a_directory_that_may_not_be_used_says_so(tmp_path: Path):
+def test_an_unusable_directory_is_an_error(tmp_path: Path):
     (tmp_path / "file").write_text("in the way")
     store = DirectoryStore(tmp_path / "file")
     with pytest.raises(ArchiveUnavailable, match="Not a directory"):
@@ -87,7 +87,7 @@ def test_a_directory_that_may_not_be_used_says_so(tmp_path: Path):
         store.get("a/one")
 
 
-def test_an_object_store_that_cannot_be_reached_says_so_without_its_key(monkeypatch):
+def test_the_error_of_an_unreachable_store_hides_its_key(monkeypatch):
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)
     url = "s3://KEY:s3cr3t@bucket/some/prefix?endpoint=http://127.0.0.1:1&region=here"
@@ -96,10 +96,10 @@ def test_an_object_store_that_cannot_be_reached_says_so_without_its_key(monkeypa
     for act in (lambda: store.get("a"), lambda: store.put_new("a", b"1"), lambda: store.list("a/")):
         with pytest.raises(
             ArchiveUnavailable, match=r"archive s3://bucket/some/prefix/a/?: .*check the object"
-        ) as said:
+        ) as raised:
             act()
-        assert "s3cr3t" not in str(said.value)
-        assert "\n" not in str(said.value)
+        assert "s3cr3t" not in str(raised.value)
+        assert "\n" not in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -112,13 +112,13 @@ def test_an_object_store_that_cannot_be_reached_says_so_without_its_key(monkeypa
         ("s3://", "cannot be used"),
     ],
 )
-def test_what_is_no_place_for_an_archive_is_refused_without_its_key(url, reason):
-    with pytest.raises(InvalidURL, match=reason) as said:
+def test_the_error_of_an_invalid_archive_url_hides_its_key(url, reason):
+    with pytest.raises(InvalidURL, match=reason) as raised:
         open_store(url)
-    assert "s3cr3t" not in str(said.value)
+    assert "s3cr3t" not in str(raised.value)
 
 
-def test_a_directory_may_be_a_path_or_a_url(tmp_path: Path):
+def test_a_directory_is_given_as_a_path_or_a_url(tmp_path: Path):
     DirectoryStore(tmp_path / "a b").put_new("x", b"1")
     for url in (f"{tmp_path}/a b", f"file://{tmp_path}/a%20b", f"file://localhost{tmp_path}/a%20b"):
         assert open_store(url).list() == ["x"]

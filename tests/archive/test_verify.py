@@ -1,4 +1,4 @@
-"""An archive that is sound is said to be; whatever is flipped, dropped, swapped or inserted is found, and where."""
+"""Verifying archives: an intact one has no problems; what was changed in another is found and located."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def indexes(directory: Path) -> list[Path]:
 
 
 def rewrite(directory: Path, at: int, change: Callable[[list[bytes]], list[bytes]], **erased: list[int]) -> None:
-    """Change the lines of a segment as someone would who knows the format, and make its manifest fit again."""
+    """Change the lines of a segment, and update its index and manifest to match, as an attacker would."""
     manifest = Manifest.parse(manifests(directory)[at].read_bytes())
     file = folder(directory) / manifest.files.segment.name
     lines = change(unpack(file.read_bytes(), manifest.blocks))
@@ -64,14 +64,14 @@ def rewrite(directory: Path, at: int, change: Callable[[list[bytes]], list[bytes
     manifests(directory)[at].write_bytes(Manifest(manifest.chain, files).encode())
 
 
-def test_a_sound_archive_has_no_problems(archive: Path):
+def test_an_intact_archive_has_no_problems(archive: Path):
     (log,) = verify(open_store(str(archive)))
     assert log.problems == []
     assert (log.bus, log.shard, log.segments, log.events, log.erased) == ("kept", 0, 5, 50, 0)
     assert [each.events for each in archived_segments(open_store(str(archive)))] == [10] * 5
 
 
-def test_each_flipped_byte_of_each_file_is_found(archive: Path):
+def test_a_flipped_byte_in_any_file_is_found(archive: Path):
     for file in (manifests(archive)[1], manifests(archive)[-1], segments(archive)[1], indexes(archive)[1]):
         content = file.read_bytes()
         for at in range(0, len(content), len(content) // 12):  # one checksum is over all of them
@@ -82,7 +82,7 @@ def test_each_flipped_byte_of_each_file_is_found(archive: Path):
 
 
 @pytest.mark.parametrize("kind", [manifests, segments, indexes])
-def test_a_byte_that_is_dropped_inserted_or_swapped_is_found(archive: Path, kind):
+def test_a_dropped_inserted_or_swapped_byte_is_found(archive: Path, kind):
     file = kind(archive)[2]
     content = file.read_bytes()
     at = next(at for at in range(len(content) // 2, len(content)) if content[at] != content[at + 1])
@@ -108,23 +108,23 @@ def test_a_byte_that_is_dropped_inserted_or_swapped_is_found(archive: Path, kind
         lambda lines: lines[:-1],
         lambda lines: erase_lines(lines, {position_of(lines[3])[1]}),
     ],
-    ids=["changed", "dropped", "swapped", "inserted", "cut off", "erased without a word"],
+    ids=["changed", "dropped", "swapped", "inserted", "cut off", "erased without a record"],
 )
-def test_an_event_that_is_another_is_found_however_well_it_is_hidden(archive: Path, change):
+def test_a_changed_event_is_found_despite_a_matching_manifest(archive: Path, change):
     rewrite(archive, 1, change)
     found = problems(archive)
     assert found
     assert all(manifests(archive)[1].name[:16] in each for each in found)
 
 
-def test_an_erased_event_leaves_the_archive_sound_and_is_counted(archive: Path):
+def test_recorded_erasures_are_counted_and_are_no_problem(archive: Path):
     rewrite(archive, 1, lambda lines: erase_lines(lines, {13, 14}), erased=[13, 14])
     (log,) = verify(open_store(str(archive)))
     assert log.problems == []
     assert log.erased == 2
 
 
-def test_a_chain_that_was_made_anew_from_some_point_on_does_not_fit(archive: Path):
+def test_a_chain_forged_from_some_point_on_is_found(archive: Path):
     file = manifests(archive)[1]
     manifest = Manifest.parse(file.read_bytes())
     chain = manifest.chain.model_copy(update={"origin": "another"})
@@ -135,7 +135,7 @@ def test_a_chain_that_was_made_anew_from_some_point_on_does_not_fit(archive: Pat
 
 @pytest.mark.parametrize("at", [0, 2, 4], ids=["first", "middle", "last"])
 @pytest.mark.parametrize("kind", [manifests, segments, indexes])
-def test_a_file_that_is_dropped_is_found(archive: Path, kind, at):
+def test_a_missing_file_is_found(archive: Path, kind, at):
     kind(archive)[at].unlink()
     assert problems(archive)
 
@@ -143,26 +143,26 @@ def test_a_file_that_is_dropped_is_found(archive: Path, kind, at):
 @pytest.mark.parametrize(
     ("at", "problem"), [(0, "events 1 to 10 are missing"), (2, "events 21 to 30 are missing"), (4, "it was the last")]
 )
-def test_a_segment_that_is_dropped_with_its_manifest_is_found(archive: Path, at: int, problem: str):
+def test_a_segment_missing_with_its_manifest_is_found(archive: Path, at: int, problem: str):
     for kind in (manifests, segments, indexes):
         kind(archive)[at].unlink()
     assert any(problem in each for each in problems(archive))
 
 
-def test_an_archive_of_which_only_the_end_is_left_is_found(archive: Path):
+def test_an_archive_reduced_to_its_end_file_is_found(archive: Path):
     for file in (*manifests(archive), *segments(archive), *indexes(archive)):
         file.unlink()
     assert any("it was the last manifest" in each for each in problems(archive))
 
 
-def test_a_last_segment_that_is_another_is_found(archive: Path):
+def test_a_replaced_last_segment_is_found(archive: Path):
     file = manifests(archive)[-1]
     manifest = Manifest.parse(file.read_bytes())
     file.write_bytes(Manifest(manifest.chain.model_copy(update={"events": "0" * 64}), manifest.files).encode())
     assert any("one of them was changed" in each for each in problems(archive))
 
 
-def test_the_file_that_names_the_end_is_checked_too(archive: Path):
+def test_the_end_file_is_checked(archive: Path):
     file = folder(archive) / "end.json"
     content = file.read_bytes()
     for at in range(0, len(content), len(content) // 20):
@@ -172,20 +172,20 @@ def test_the_file_that_names_the_end_is_checked_too(archive: Path):
     assert any("end.json: it is missing" in each for each in problems(archive))
 
 
-def test_an_archiver_notes_the_end_for_one_that_was_killed_before_it_did(archived: Bus, directory: Path):
+def test_an_archiver_updates_the_end_file_of_a_killed_one(archived: Bus, directory: Path):
     file = folder(directory) / "end.json"
     content = file.read_bytes()
     file.write_bytes(Manifest.parse(manifests(directory)[-2].read_bytes()).end)
-    assert problems(directory) == [], "it may be one behind for a moment"
+    assert problems(directory) == [], "the end file may be one manifest behind"
     archive_bus(archived)
     assert file.read_bytes() == content
 
 
-def test_an_erasure_meanwhile_is_no_finding(archived: Bus, directory: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_concurrent_erasure_is_no_problem(archived: Bus, directory: Path, monkeypatch: pytest.MonkeyPatch):
     (id,) = [event.subject for event in archived.events(pages="page-1") if event.seq == 15]
 
     def read_late(store: Store, folder: str, file: StoredFile) -> bytes:
-        if file.name.startswith(f"{11:016d}"):  # its manifest is read, and just now it is rewritten
+        if file.name.startswith(f"{11:016d}"):  # it is rewritten after its manifest was read
             monkeypatch.setattr("scratchbus.archive.archive_check.read_file", read_file)
             archived.page("page-1").erase(id, reason="asked for")
         return read_file(store, folder, file)
@@ -195,7 +195,7 @@ def test_an_erasure_meanwhile_is_no_finding(archived: Bus, directory: Path, monk
 
 
 @pytest.mark.parametrize("kind", [manifests, segments, indexes])
-def test_two_files_that_are_swapped_are_found(archive: Path, kind):
+def test_two_swapped_files_are_found(archive: Path, kind):
     one, other = kind(archive)[1:3]
     first, second = one.read_bytes(), other.read_bytes()
     one.write_bytes(second)
@@ -206,7 +206,7 @@ def test_two_files_that_are_swapped_are_found(archive: Path, kind):
 
 
 @pytest.mark.parametrize("kind", [manifests, segments, indexes])
-def test_a_file_that_is_inserted_is_found(archive: Path, kind):
+def test_an_inserted_file_is_found(archive: Path, kind):
     file = kind(archive)[1]
     for number in (12, 51):
         inserted = file.with_name(f"{number:016d}{file.name[16:]}")
@@ -221,7 +221,7 @@ def test_a_manifest_of_another_bus_is_found(archive: Path):
     assert any("it belongs to bus 'kept', shard 0" in each for each in problems(archive))
 
 
-def test_a_manifest_of_a_newer_format_says_what_to_do(archive: Path):
+def test_a_manifest_of_a_newer_format_asks_for_an_upgrade(archive: Path):
     file = manifests(archive)[0]
     parts = json.loads(file.read_bytes())
     parts["chain"]["format"] = FORMAT + 1
@@ -232,13 +232,13 @@ def test_a_manifest_of_a_newer_format_says_what_to_do(archive: Path):
         list(archived_segments(open_store(str(archive))))
 
 
-def test_a_directory_that_is_no_archive_has_nothing_to_find(tmp_path: Path):
+def test_a_directory_without_an_archive_has_no_problems(tmp_path: Path):
     (tmp_path / "readme.txt").write_text("nothing to do with it")
     assert verify(open_store(str(tmp_path))) == []
     assert verify(open_store(str(tmp_path / "not there"))) == []
 
 
-def test_a_segment_is_what_any_zstd_reads(archive: Path):
+def test_any_zstd_decoder_reads_a_segment(archive: Path):
     lines = zstd.decompress(segments(archive)[0].read_bytes()).splitlines()
     assert [json.loads(line)["seq"] for line in lines] == list(range(1, 11))
 

@@ -1,4 +1,4 @@
-"""Directories for embedded engines, none of which outlives its test."""
+"""Directories for embedded engines, which are stopped with the test."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ from tests.log.engine_processes import is_alive
 
 
 def end(directory: Path) -> None:
-    """Stop the engine of a directory, or kill it if even stopping is what fails."""
+    """Stop the engine of a directory, and kill it if that fails."""
     engine = find_running(directory)
     if engine is None:
         return
@@ -26,7 +26,7 @@ def end(directory: Path) -> None:
 
 @pytest.fixture
 def new_directory(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
-    """Name directories for engines; those that run at the end are stopped."""
+    """Name directories for engines; stop the engines that run at the end."""
     made: list[Path] = []
 
     def new(name: str) -> Path:

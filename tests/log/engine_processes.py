@@ -1,4 +1,4 @@
-"""What tests do to the processes and files of embedded engines."""
+"""Helpers that kill, query and edit embedded engines."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A process of another user that listens in place of an engine, and notes what it is sent."""
+"""A process of another user that listens in place of an engine, and records what it receives."""
 
 import os
 import socket
@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.waiting import eventually
 
 STRANGER = 65534
-"""The user id of somebody else."""
+"""The user id of another user."""
 
 _LISTENER = """\
 import os, socket, sys
@@ -33,22 +33,22 @@ while True:
 
 
 class Impostor:
-    """What a listener has reported so far."""
+    """The reports of a listener so far."""
 
     def __init__(self, reports: int) -> None:
         self._reports = reports
         self._text = ""
 
-    def words(self) -> list[str]:
+    def reports(self) -> list[str]:
         """Return the reports, one a line: connected, received BYTES, closed."""
         with suppress(BlockingIOError):
             while received := os.read(self._reports, 65536):
                 self._text += received.decode()
         return self._text.splitlines()
 
-    def was_told(self) -> list[str]:
-        """Return what it was sent."""
-        return [word for word in self.words() if word.startswith("received")]
+    def received_bytes(self) -> list[str]:
+        """Return the reports of received bytes."""
+        return [report for report in self.reports() if report.startswith("received")]
 
 
 @contextmanager
@@ -66,9 +66,9 @@ def impostor(place: Path, *, owner: int | None = None, mode: int = 0o700) -> Ite
     assert process.stdout is not None
     try:
         os.set_blocking(process.stdout.fileno(), False)
-        heard = Impostor(process.stdout.fileno())
-        eventually(lambda: heard.words()[:1] == ["listening"])
-        yield heard
+        listener = Impostor(process.stdout.fileno())
+        eventually(lambda: listener.reports()[:1] == ["listening"])
+        yield listener
     finally:
         process.kill()
         process.communicate()

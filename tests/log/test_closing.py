@@ -1,4 +1,4 @@
-"""A bus that is closed while its threads and tasks wait: all of that is over at once, also when the engine hangs."""
+"""Closing a bus ends the waits of its threads and tasks at once, even while the engine hangs."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ pytestmark = [
 ]
 
 AT_ONCE = 2.0
-"""Seconds for what takes some milliseconds on a machine that is not busy; what is not ended takes five."""
+"""Seconds allowed for what takes milliseconds on an idle machine; a wait that is not ended takes five."""
 
 
 @contextmanager
 def hanging(directory: Path, hangs: bool) -> Iterator[None]:
-    """Have the engine stand still, if so wanted."""
+    """Suspend the process of the engine, if `hangs`."""
     running = find_running(directory)
     assert running is not None
     if hangs:
@@ -44,14 +44,14 @@ def hanging(directory: Path, hangs: bool) -> Iterator[None]:
 
 
 def blocked(directory: Path) -> int:
-    """Return how many connections wait for something to happen."""
+    """Return how many connections are blocked in a command."""
     running = find_running(directory)
     assert running is not None
     with client(running) as redis:
         return sum("b" in connection["flags"] for connection in redis.client_list())
 
 
-def test_closing_ends_what_threads_wait_for(
+def test_closing_ends_the_waits_of_threads(
     directory: Path, shards: int, hangs: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = set(threading.enumerate())
@@ -63,7 +63,7 @@ def test_closing_ends_what_threads_wait_for(
             for _ in iterator:
                 pass
             ended[name] = None
-        except Exception as problem:  # whatever it is, the test is about it
+        except Exception as problem:  # compared below
             ended[name] = type(problem)
 
     view, ends = bus.view().__enter__(), dict(enumerate(bus.position().shards))
@@ -72,7 +72,7 @@ def test_closing_ends_what_threads_wait_for(
         "changes": view.changes(),
         "waiting": iter(lambda: bus.wait_for_events(ends, 60), True),
     }
-    if not hangs:  # they also ask, and who waits for an answer gets it or a time-out
+    if not hangs:  # these also wait for replies, which end with the reply or a timeout
         waiting |= {"deliveries": bus.subscribe("router"), "jobs": bus.work("executors")}
     for one in waiting.items():
         threading.Thread(target=follow, args=one, daemon=True).start()
@@ -86,7 +86,7 @@ def test_closing_ends_what_threads_wait_for(
     assert capsys.readouterr().err == ""
 
 
-async def test_closing_ends_what_tasks_wait_for(
+async def test_closing_ends_the_waits_of_tasks(
     directory: Path, shards: int, hangs: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = asyncio.all_tasks()

@@ -1,4 +1,4 @@
-"""How a call gets to the server of its shard, told by what servers answer; no server is needed for that."""
+"""How a call reaches the server of its shard, tested with prepared replies instead of servers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SLOTS = [[0, 16383, [b"127.0.0.1", 1, b"id"], [b"127.0.0.1", 2, b"id"]]]
 
 
 def converse(talk: Generator[Any, Any, Any], *answers: Any) -> tuple[Any, list[Sending]]:
-    """Answer what is sent, one after the other; return the result, and what was sent."""
+    """Answer each request in turn; return the result and the requests."""
     sent, left, answer = list[Sending](), list(answers), None
     while True:
         try:
@@ -44,7 +44,7 @@ def converse(talk: Generator[Any, Any, Any], *answers: Any) -> tuple[Any, list[S
             answer = left.pop(0)
 
 
-def places(sent: list[Sending]) -> list[Address]:
+def addresses(sent: list[Sending]) -> list[Address]:
     return [sending.address for sending in sent]
 
 
@@ -55,22 +55,22 @@ def known_cluster() -> Cluster:
 
 
 @pytest.mark.parametrize("call", [READ, WRITE])
-def test_what_moved_is_sent_again_to_where_it_is_and_the_next_call_goes_there(call: Call) -> None:
+def test_a_moved_slot_redirects_this_and_later_calls(call: Call) -> None:
     cluster = known_cluster()
     moved = MovedError(f"{cluster.slot_of(0)} 127.0.0.1:3")
     answer, sent = converse(deliver(cluster, call, "x"), moved, [b"ok"])
-    assert (answer, places(sent)) == ([b"ok"], [A, C])
+    assert (answer, addresses(sent)) == ([b"ok"], [A, C])
     assert cluster.address(0) == C
     assert cluster.address(1) == A
 
 
-def test_a_node_without_a_host_is_where_the_one_is_that_was_asked() -> None:
+def test_a_node_without_a_host_has_the_host_of_the_asked_one() -> None:
     cluster = Cluster([("here", 1)], "bus")
     converse(cluster.learn(), [[[0, 16383, [b"", 7, b"id"]]]])
     assert cluster.address(0) == ("here", 7)
 
 
-def test_a_read_that_is_asked_elsewhere_goes_there_alone_and_a_write_waits() -> None:
+def test_ask_redirects_a_single_read_and_a_write_waits() -> None:
     both = Call(0, (("GET", "k"), ("GET", "j")))
     replies = (AskError("5 127.0.0.1:3"), [b"k"], AskError("5 127.0.0.1:3"), [b"OK", b"j"])
     answer, sent = converse(deliver(known_cluster(), both, "x"), *replies)
@@ -81,18 +81,18 @@ def test_a_read_that_is_asked_elsewhere_goes_there_alone_and_a_write_waits() -> 
         (C, (("ASKING",), ("GET", "j"))),
     ]
     _, sent = converse(deliver(known_cluster(), WRITE, "x"), AskError("5 127.0.0.1:3"), TryAgainError("x"), [1, 1])
-    assert places(sent) == [A, A, A]
+    assert addresses(sent) == [A, A, A]
 
 
-def test_a_write_whose_connection_broke_is_not_sent_again() -> None:
+def test_a_write_on_a_broken_connection_is_not_resent() -> None:
     cluster = known_cluster()
     with pytest.raises(Interrupted):
         converse(deliver(cluster, WRITE, "x"), ConnectionError("gone"))
     _, sent = converse(deliver(cluster, READ, "x"), [SLOTS], [b"v"])
-    assert places(sent) == [B, A], "whoever failed is asked last for the slots"
+    assert addresses(sent) == [B, A], "the failed node is asked last for the slots"
 
 
-def test_what_will_pass_is_waited_for_until_patience_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_that_is_down_is_retried_until_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     down = ClusterDownError("CLUSTERDOWN The cluster is down")
     answer, _ = converse(deliver(known_cluster(), WRITE, "x"), *[down, [SLOTS]] * 5, [1, 1])
     assert answer == [1, 1]
@@ -106,7 +106,7 @@ def master_of(topology: Topology, *answers: Any) -> Address | None:
     return topology.address(0)
 
 
-def test_who_says_that_it_is_no_master_is_not_taken_for_one() -> None:
+def test_a_server_that_denies_being_master_is_not_used() -> None:
     named = [[b"127.0.0.1", b"3"]]
     assert master_of(Sentinels([A, B], "m"), named, [[b"master", 0, []]]) == C
     assert master_of(Sentinels([A, B], "m"), named, NoPermissionError("NOPERM")) == C
@@ -115,7 +115,7 @@ def test_who_says_that_it_is_no_master_is_not_taken_for_one() -> None:
         master_of(Sentinels([A], "m"), named, [[b"slave"]])
 
 
-def test_sentinels_have_a_user_and_password_of_their_own() -> None:
+def test_sentinels_have_their_own_user_and_password() -> None:
     hosts = read_hosts("redis+sentinel://me:m%40e@[::1]:1,two/name?db=3&sentinel_username=s&sentinel_password=p%3A")
     assert (hosts.addresses, hosts.name) == ([("::1", 1), ("two", 26379)], "name")
     assert hosts.server == "redis://me:m%40e@localhost/?db=3"

@@ -1,4 +1,4 @@
-"""What the drivers do about connections that are of no use any more."""
+"""Drivers and their connections: several event loops, closing, lost replies."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.real
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")  # the first loop ends while the bus is open
-def test_one_event_loop_after_the_other_may_use_a_bus(embedded_url: str) -> None:
+def test_consecutive_event_loops_can_use_one_bus(embedded_url: str) -> None:
     bus = AsyncBus.connect(embedded_url, source="tester", bus=f"test-{token_hex(6)}")
 
     async def add() -> int:
@@ -30,7 +30,7 @@ def test_one_event_loop_after_the_other_may_use_a_bus(embedded_url: str) -> None
     gc.collect()
 
 
-def test_a_call_that_is_under_way_when_the_bus_is_closed_is_answered(embedded_url: str) -> None:
+def test_a_call_in_progress_raises_bus_closed_on_close(embedded_url: str) -> None:
     async def close_meanwhile() -> None:
         bus = await AsyncBus.connect(embedded_url, source="tester", bus=f"test-{token_hex(6)}")
         adding = asyncio.create_task(bus.page().add("observation", "x"))
@@ -42,7 +42,7 @@ def test_a_call_that_is_under_way_when_the_bus_is_closed_is_answered(embedded_ur
     asyncio.run(close_meanwhile())
 
 
-def test_an_async_bus_that_is_closed_does_nothing_more(embedded_url: str) -> None:
+def test_a_closed_async_bus_refuses_every_call(embedded_url: str) -> None:
     async def use() -> None:
         bus = await AsyncBus.connect(embedded_url, source="tester", bus=f"test-{token_hex(6)}")
         await bus.page().add("observation", "x")
@@ -56,7 +56,7 @@ def test_an_async_bus_that_is_closed_does_nothing_more(embedded_url: str) -> Non
     asyncio.run(use())
 
 
-def test_a_bus_is_created_once_whichever_reply_is_lost() -> None:
+def test_creating_a_bus_survives_the_loss_of_any_reply() -> None:
     server = Server(embedded_binary())
     try:
         server.start()

@@ -36,7 +36,7 @@ sys.stdin.readline()
 
 
 def run_python(code: str, directory: Path) -> subprocess.Popen[str]:
-    """Start a Python process that has said that it is there, and waits for a line."""
+    """Start a Python process; return it once it has printed `here` and waits for a line."""
     process = subprocess.Popen(
         [sys.executable, "-c", code, str(directory)],
         stdin=subprocess.PIPE,
@@ -51,7 +51,7 @@ def run_python(code: str, directory: Path) -> subprocess.Popen[str]:
 
 
 def pids_of_starters(directory: Path, count: int) -> set[int]:
-    """Let this many processes ask for the engine at once; return the process ids of what they got."""
+    """Let `count` processes ask for the engine at once; return the pids of the engines they got."""
     starters = [run_python(STARTER, directory) for _ in range(count)]
     try:
         for starter in starters:
@@ -68,7 +68,7 @@ def pids_of_starters(directory: Path, count: int) -> set[int]:
 # -- starting ------------------------------------------------------------------------------------------------------
 
 
-def test_the_first_call_starts_a_server_that_keeps_everything(directory):
+def test_the_first_call_starts_a_persistent_server(directory):
     engine = ensure_running(directory)
     assert (engine.directory, engine.engine, engine.appendfsync) == (directory, "valkey", "everysec")
     with client(engine) as redis:
@@ -96,7 +96,7 @@ def test_an_unknown_appendfsync_is_refused(directory):
     assert not directory.exists()
 
 
-def test_only_its_user_can_reach_it(directory):
+def test_only_its_user_can_reach_the_engine(directory):
     engine = ensure_running(directory)
     assert directory.stat().st_mode & 0o777 == 0o700
     assert engine.socket.stat().st_mode & 0o777 == 0o700
@@ -119,7 +119,7 @@ def test_ten_processes_that_find_a_killed_server_get_one_new_server(directory):
     assert pids == {running.pid} != {killed.pid}
 
 
-def test_starting_and_stopping_at_once_never_leaves_two_servers(directory):
+def test_concurrent_starts_and_stops_never_leave_two_servers(directory):
     def start(_: int) -> int:
         return ensure_running(directory).pid
 
@@ -133,7 +133,7 @@ def test_starting_and_stopping_at_once_never_leaves_two_servers(directory):
     assert [pid for pid in pids if is_alive(pid)] == []
 
 
-def test_a_starter_killed_in_the_middle_blocks_nobody(directory):
+def test_a_killed_starter_releases_its_lock(directory):
     directory.mkdir()
     starter = run_python(LOCK_HOLDER, directory)
     try:
@@ -145,7 +145,7 @@ def test_a_starter_killed_in_the_middle_blocks_nobody(directory):
     assert is_alive(ensure_running(directory).pid)
 
 
-def test_it_survives_its_starter(directory):
+def test_the_engine_survives_its_starter(directory):
     starter = run_python(STARTER, directory)
     assert starter.stdin is not None
     assert starter.stdout is not None
@@ -162,7 +162,7 @@ def test_it_survives_its_starter(directory):
 # -- crashing ------------------------------------------------------------------------------------------------------
 
 
-def test_what_was_written_survives_kill_9(directory):
+def test_acknowledged_writes_survive_kill_9(directory):
     engine = ensure_running(directory, appendfsync="always")
     with client(engine) as redis:
         written = [redis.xadd("log", {"n": n}) for n in range(100)]
@@ -172,7 +172,7 @@ def test_what_was_written_survives_kill_9(directory):
         assert [entry for entry, _ in redis.xrange("log")] == written
 
 
-def test_the_pid_of_another_process_is_not_believed(directory):
+def test_the_pid_of_another_process_is_not_taken_for_the_engine(directory):
     killed = ensure_running(directory)
     kill(killed)
     edit_record(directory, pid=os.getpid())
@@ -181,7 +181,7 @@ def test_the_pid_of_another_process_is_not_believed(directory):
 
 
 @pytest.mark.parametrize("text", ["", '{"engine": "valk', "[]", '{"engine": "valkey"}', '{"socket": 7}'])
-def test_a_half_written_record_does_not_stop_a_start(directory, text):
+def test_a_damaged_record_does_not_prevent_a_start(directory, text):
     engine = ensure_running(directory)
     with client(engine) as redis:
         redis.set("key", "value")
@@ -193,7 +193,7 @@ def test_a_half_written_record_does_not_stop_a_start(directory, text):
     assert engine_directory.read_record(directory) is not None
 
 
-def test_a_server_that_does_not_answer_is_named(directory):
+def test_an_unresponsive_server_is_named_in_the_error(directory):
     engine = ensure_running(directory)
     os.kill(engine.pid, signal.SIGSTOP)
     try:
@@ -203,10 +203,10 @@ def test_a_server_that_does_not_answer_is_named(directory):
             stop(directory, timeout=0.2)
     finally:
         os.kill(engine.pid, signal.SIGCONT)
-    eventually(lambda: not is_alive(engine.pid))  # the SHUTDOWN it was sent has reached it
+    eventually(lambda: not is_alive(engine.pid))  # it then receives the SHUTDOWN that was sent
 
 
-def test_a_server_that_lost_its_socket_is_not_joined_by_a_second(directory):
+def test_no_second_server_starts_beside_one_without_a_socket(directory):
     engine = ensure_running(directory)
     engine.socket.unlink()
     with pytest.raises(EngineUnreachable, match=f"process {engine.pid} .* does not answer; stop it"):
@@ -225,7 +225,7 @@ def test_stop_returns_when_the_process_is_gone(directory):
     assert stop(directory) is False
 
 
-def test_stopping_nothing_leaves_no_trace(directory):
+def test_stopping_without_an_engine_creates_nothing(directory):
     assert stop(directory) is False
     assert find_running(directory) is None
     assert not directory.exists()
@@ -239,7 +239,7 @@ def test_stop_loses_nothing(directory):
         assert redis.get("key") == "value"
 
 
-def test_who_asks_during_a_stop_gets_a_new_server(directory):
+def test_a_start_during_a_stop_gets_a_new_server(directory):
     old = ensure_running(directory)
     stopped = threading.Thread(target=stop, args=(directory,))
     stopped.start()

@@ -1,4 +1,4 @@
-"""The server program that is run: which one, and what is said when none will do."""
+"""The choice of the server program, and the errors when none is usable."""
 
 import shutil
 from pathlib import Path
@@ -24,13 +24,13 @@ def test_without_a_server_program_the_error_says_what_to_install(directory, with
         ensure_running(directory)
 
 
-def test_a_server_program_that_is_too_old_is_named(directory, without_engines):
+def test_an_outdated_server_program_is_named(directory, without_engines):
     fake_server(without_engines / "redis-server", "Redis server v=6.2.14 sha=0")
     with pytest.raises(EngineMissing, match=r"redis-server is redis 6\.2\.14, older than 7\.0"):
         ensure_running(directory)
 
 
-def test_a_program_that_is_no_engine_is_named(directory, without_engines):
+def test_a_program_that_is_not_an_engine_is_named(directory, without_engines):
     fake_server(without_engines / "valkey-server", "hello")
     with pytest.raises(EngineMissing, match="valkey-server does not say that it is Valkey or Redis"):
         ensure_running(directory)
@@ -50,13 +50,13 @@ def test_the_data_decides_between_two_server_programs(tmp_path, without_engines)
     assert binary.find_binary(Origin("redis", "7.0.15"), tmp_path).origin == Origin("redis", "7.4.0")
 
 
-def test_a_lost_executable_bit_is_set_again(tmp_path, without_engines, monkeypatch):
+def test_a_lost_executable_bit_is_restored(tmp_path, without_engines, monkeypatch):
     bundled = fake_server(tmp_path / "valkey-server", "Valkey server v=9.1.2 sha=0", mode=0o644)
     monkeypatch.setattr(binary, "_bundled", lambda: iter([bundled]))
     assert binary.find_binary(None, tmp_path).path == bundled
 
 
-def test_a_server_that_fails_to_start_says_why(directory):
+def test_a_failed_start_shows_the_reason_of_the_server(directory):
     engine = ensure_running(directory)
     with client(engine) as redis:
         redis.set("key", "value")
@@ -74,7 +74,7 @@ def test_a_server_that_fails_to_start_says_why(directory):
     assert record.version == "8.0.0"
 
 
-def test_a_configuration_that_the_server_refuses_is_shown(directory, without_engines):
+def test_a_refused_configuration_is_shown(directory, without_engines):
     server = without_engines / "redis-server"
     server.write_text(
         "#!/bin/sh\n"
@@ -86,8 +86,8 @@ def test_a_configuration_that_the_server_refuses_is_shown(directory, without_eng
         ensure_running(directory)
 
 
-@pytest.mark.skipif(shutil.which("redis-server") is None, reason="there is no redis-server on this machine")
-def test_the_systems_redis_will_do(directory, monkeypatch):
+@pytest.mark.skipif(shutil.which("redis-server") is None, reason="redis-server is not installed")
+def test_the_installed_redis_can_be_the_engine(directory, monkeypatch):
     monkeypatch.setattr(binary, "_bundled", lambda: iter(()))
     monkeypatch.setattr(shutil, "which", lambda name, which=shutil.which: which(name) if "redis" in name else None)
     engine = ensure_running(directory, appendfsync="always")

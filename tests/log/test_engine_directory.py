@@ -1,4 +1,4 @@
-"""The directory of an embedded engine: whose data it takes, and where it may lie."""
+"""The directory of an embedded engine: foreign data, paths and permissions."""
 
 import os
 import shutil
@@ -27,7 +27,7 @@ def test_data_of_another_or_a_newer_engine_is_refused(directory, origin, monkeyp
     assert (record.engine, record.version) == origin
 
 
-def test_data_of_an_older_engine_is_taken_over(directory):
+def test_data_of_an_older_engine_is_accepted(directory):
     ensure_running(directory)
     stop(directory)
     edit_record(directory, version="8.0.0")
@@ -37,13 +37,13 @@ def test_data_of_an_older_engine_is_taken_over(directory):
     assert (record.engine, record.version, record.pid) == ("valkey", engine.version, engine.pid)
 
 
-def test_a_record_without_data_refuses_nobody(directory):
+def test_a_record_without_data_is_ignored(directory):
     directory.mkdir(mode=0o700)
     engine_directory.write_record(directory, Record("redis", "99.0.0", "engine.sock"))
     assert ensure_running(directory).engine == "valkey"
 
 
-def test_data_without_a_record_tells_who_wrote_it(directory):
+def test_data_without_a_record_names_its_engine(directory):
     base = directory / "appendonlydir" / "appendonly.aof.1.base.rdb"
     base.parent.mkdir(parents=True)
     base.write_bytes(b"REDIS0012\xfa\tredis-ver\x0699.0.1\xfa\nredis-bits\xc0@")
@@ -51,7 +51,7 @@ def test_data_without_a_record_tells_who_wrote_it(directory):
         ensure_running(directory)
 
 
-def test_data_that_nobody_vouches_for_is_refused(directory):
+def test_data_of_unknown_origin_is_refused(directory):
     directory.mkdir()
     (directory / "dump.rdb").write_bytes(b"something")
     with pytest.raises(ForeignData, match=r"dump\.rdb was not written by scratchbus; use an empty directory"):
@@ -59,7 +59,7 @@ def test_data_that_nobody_vouches_for_is_refused(directory):
     assert (directory / "dump.rdb").read_bytes() == b"something"
 
 
-# -- where it lives ------------------------------------------------------------------------------------------------
+# -- paths and permissions-----------------------------------------------------------------------------------------
 
 
 def test_a_long_path_has_its_socket_elsewhere(new_directory, monkeypatch):
@@ -75,7 +75,7 @@ def test_a_long_path_has_its_socket_elsewhere(new_directory, monkeypatch):
     assert not engine.socket.exists()
 
 
-def test_a_copy_of_a_directory_does_not_lead_to_the_original(new_directory):
+def test_a_copied_directory_gets_its_own_engine(new_directory):
     original, copy = new_directory("long-" * 30 + "one"), new_directory("long-" * 30 + "two")
     engine = ensure_running(original)
     copy.mkdir(mode=0o700)
@@ -84,7 +84,7 @@ def test_a_copy_of_a_directory_does_not_lead_to_the_original(new_directory):
     assert ensure_running(copy).pid != engine.pid
 
 
-def test_a_moved_directory_takes_its_server_along(new_directory):
+def test_a_moved_directory_keeps_its_server(new_directory):
     engine = ensure_running(new_directory("here"))
     there = new_directory("there")
     engine.directory.rename(there)
@@ -93,25 +93,25 @@ def test_a_moved_directory_takes_its_server_along(new_directory):
     assert running.pid == engine.pid
 
 
-def test_a_name_with_odd_characters_works(new_directory):
+def test_a_path_with_special_characters_works(new_directory):
     place = new_directory('a "quoted" \\ ünïcode\nplace')
     assert is_alive(ensure_running(place).pid)
 
 
-def test_a_directory_may_be_given_as_text(directory):
+def test_a_directory_can_be_a_string(directory):
     engine = ensure_running(directory)
     assert find_running(str(directory)) == engine
     assert stop(str(directory))
     assert not is_alive(engine.pid)
 
 
-def test_a_link_leads_to_the_same_server(directory, tmp_path):
+def test_a_symlink_leads_to_the_same_server(directory, tmp_path):
     engine = ensure_running(directory)
     (tmp_path / "link").symlink_to(directory)
     assert ensure_running(tmp_path / "link") == engine
 
 
-def test_an_impossible_directory_is_explained(tmp_path):
+def test_an_unusable_path_is_explained(tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(EngineNotStarted, match=r"/file/bus: Not a directory; fix that, or choose another directory"):
         ensure_running(tmp_path / "file" / "bus")
@@ -126,7 +126,7 @@ def test_a_full_disk_is_explained(directory, monkeypatch):
         ensure_running(directory)
 
 
-def test_a_directory_that_others_may_write_to_is_refused(directory):
+def test_a_directory_writable_by_others_is_refused(directory):
     directory.mkdir()
     (directory / "notes.txt").write_text("mine")
     directory.chmod(0o777)

@@ -1,4 +1,4 @@
-"""Random delays: the generator that a program may have seeded stays as it was."""
+"""Random delays do not touch the random generator of the program."""
 
 import os
 import random
@@ -8,7 +8,7 @@ from pathlib import Path
 from scratchbus.engine.retry_limits import JITTER, backoff
 
 
-def test_a_delay_leaves_the_programs_generator_alone():
+def test_a_delay_does_not_change_the_programs_generator():
     before = random.getstate()
     assert 0.01 <= backoff(0) <= 0.02
     assert random.getstate() == before
@@ -20,7 +20,7 @@ def test_no_module_uses_the_programs_generator():
     assert [file.name for file in package.rglob("*.py") if uses.search(file.read_text("utf-8"))] == []
 
 
-def test_a_forked_process_has_delays_of_its_own():
+def test_a_forked_process_draws_different_delays():
     reader, writer = os.pipe()
     child = os.fork()
     if not child:

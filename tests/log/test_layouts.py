@@ -1,4 +1,4 @@
-"""What Lua gets from Python: stored forms, and the keys and arguments of a script."""
+"""Lua generated from Python: patterns of stored forms, and the keys and arguments of scripts."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from scratchbus.engine.scripts import Key, Keys, lua_script
 from scratchbus.eventlog.layouts import CHECKPOINT, HEAD, LUA, Head
 
 
-def test_a_pattern_stops_behind_the_last_field_that_is_wanted():
+def test_a_pattern_ends_after_the_last_wanted_field():
     assert HEAD.pattern("status", "type") == "'^%d+|([^|]*)|%a|([^|]*)|'"
     assert HEAD.pattern("dedupe_key").endswith("|(.*)$'")
 
 
-def test_what_follows_a_field_with_bars_in_it_is_found_from_the_end():
+def test_fields_after_one_with_bars_are_matched_from_the_end():
     assert CHECKPOINT.pattern("build") == "'|(%d+)|%d+|[^|]*|[^|]*$'"
     found = CHECKPOINT.regex.fullmatch("1-2|an|id|3|4|origin|token")
     assert found is not None
     assert found.groups() == ("1-2", "an|id", "3", "4", "origin", "token")
 
 
-def test_the_text_of_a_new_head_is_what_python_writes():
+def test_lua_and_python_write_the_same_new_head():
     values = {"start": "1|active|o|t|5", "added": "7", "expires": "0", "position": "1-7", "tags": ",a,"}
     text = LUA["ADDED_HEAD_TEXT"]
     assert isinstance(text, str)
@@ -28,7 +28,7 @@ def test_the_text_of_a_new_head_is_what_python_writes():
     assert "".join(parts) == str(Head(1, "active", "o", "t", 5, 7, 0, 0, 0, "", 0, "1-7", 0, 0, ",a,", ""))
 
 
-def test_a_script_takes_its_keys_and_arguments_in_the_order_of_its_declaration():
+def test_script_arguments_follow_the_declared_order():
     @lua_script("eventlog/fetch")
     def fetch(*ids: str, log: Key, limit: int, others: Keys, word: str = "") -> None: ...
 
@@ -39,7 +39,7 @@ def test_a_script_takes_its_keys_and_arguments_in_the_order_of_its_declaration()
     assert command == ("EVALSHA", fetch.sha, "3", "l", "a", "b", "9", "", "1-1", "1-2")
 
 
-def test_a_script_with_an_unknown_constant_is_refused_at_once():
+def test_a_script_with_an_unknown_constant_is_refused():
     with pytest.raises(KeyError, match="HEAD"):
 
         @lua_script("eventlog/chains")

@@ -1,4 +1,4 @@
-"""Connections: how long they wait, and that each task that shares one gets the replies to what it sent."""
+"""Connections: their timeouts, and the replies of tasks that share one."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from scratchbus.errors import EngineAuth, EngineLoading
 from tests.waiting import PATIENCE
 
 Server = Callable[[list[bytes]], bytes | None]
-"""What replies to a command; None says nothing more."""
+"""Returns the reply to a command, or None for no reply."""
 
 
 @asynccontextmanager
 async def linked(folder: Path, reply: Server, seconds: float = 5.0) -> AsyncIterator[AsyncLink]:
-    """Serve commands so, and give a connection to that."""
+    """Serve commands with `reply`, and yield a connection to the server."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         parser = hiredis.Reader()
@@ -41,8 +41,8 @@ async def linked(folder: Path, reply: Server, seconds: float = 5.0) -> AsyncIter
             while (command := parser.gets()) is not False:
                 if command[0] in (b"CLIENT", b"HELLO", b"SELECT"):
                     writer.write(b"+OK\r\n")
-                elif (said := reply(command)) is not None:
-                    writer.write(said)
+                elif (answer := reply(command)) is not None:
+                    writer.write(answer)
                 elif command[0] == b"QUIT":
                     writer.transport.abort()
                     return
@@ -80,7 +80,7 @@ async def test_each_task_gets_its_own_replies(tmp_path: Path) -> None:
     assert found == [[b"a%d" % number, b"x" * number] for number in range(200)]
 
 
-async def test_an_error_is_a_reply_like_others(tmp_path: Path) -> None:
+async def test_an_error_reply_concerns_only_its_call(tmp_path: Path) -> None:
     async with linked(tmp_path, echo) as link:
         commands: list[Commands] = [echoed(1), (("WRONG",), ("ECHO", "b")), echoed(2)]
         first, wrong, last = await asyncio.gather(*(exchange(link, each) for each in commands))
@@ -93,29 +93,27 @@ REFUSALS = {
     b"-LOADING Redis is loading the dataset in memory\r\n": (redis_errors.BusyLoadingError, EngineLoading),
     b"-NOAUTH Authentication required.\r\n": (redis_errors.AuthenticationError, EngineAuth),
 }
-"""What redis-py takes for errors of a connection, and is a reply."""
+"""Replies that redis-py raises as errors of the connection."""
 
 
-@pytest.mark.parametrize("said", REFUSALS, ids=lambda said: said.split()[0].decode())
-async def test_a_refusal_that_counts_as_an_error_of_the_connection_is_a_reply_to_its_own_task(
-    tmp_path: Path, said: bytes
-) -> None:
-    async with linked(tmp_path, lambda command: said if command[0] == b"WRONG" else echo(command)) as link:
+@pytest.mark.parametrize("answer", REFUSALS, ids=lambda answer: answer.split()[0].decode())
+async def test_a_refusal_is_a_reply_only_to_its_own_task(tmp_path: Path, answer: bytes) -> None:
+    async with linked(tmp_path, lambda command: answer if command[0] == b"WRONG" else echo(command)) as link:
         commands: list[Commands] = [echoed(1), (("WRONG",),), echoed(2)]
         first, [refused], last = await asyncio.gather(*(exchange(link, each) for each in commands))
         assert link.is_open
     assert (first, last) == ([b"a1", b"x"], [b"a2", b"xx"])
-    assert type(refused) is REFUSALS[said][0]
+    assert type(refused) is REFUSALS[answer][0]
 
 
-@pytest.mark.parametrize("said", REFUSALS, ids=lambda said: said.split()[0].decode())
-async def test_a_bus_that_is_refused_says_why(tmp_path: Path, said: bytes) -> None:
-    async with linked(tmp_path, lambda command: said):
-        with pytest.raises(REFUSALS[said][1]):
+@pytest.mark.parametrize("answer", REFUSALS, ids=lambda answer: answer.split()[0].decode())
+async def test_a_refused_connection_raises_the_reason(tmp_path: Path, answer: bytes) -> None:
+    async with linked(tmp_path, lambda command: answer):
+        with pytest.raises(REFUSALS[answer][1]):
             await AsyncBus.connect(f"unix://{tmp_path / 'socket'}", source="tester")
 
 
-async def test_a_task_that_is_cancelled_takes_no_reply_of_another(tmp_path: Path) -> None:
+async def test_a_cancelled_task_takes_no_reply_of_another(tmp_path: Path) -> None:
     async with linked(tmp_path, echo) as link:
         tasks = [asyncio.create_task(exchange(link, echoed(number))) for number in range(60)]
         await asyncio.sleep(0)  # all is sent or queued
@@ -129,7 +127,7 @@ async def test_a_task_that_is_cancelled_takes_no_reply_of_another(tmp_path: Path
             assert isinstance(each, asyncio.CancelledError)
 
 
-async def test_what_is_cancelled_before_it_is_sent_is_not_sent(tmp_path: Path) -> None:
+async def test_a_call_cancelled_before_sending_is_not_sent(tmp_path: Path) -> None:
     seen: list[bytes] = []
 
     def note(command: list[bytes]) -> bytes | None:
@@ -144,7 +142,7 @@ async def test_what_is_cancelled_before_it_is_sent_is_not_sent(tmp_path: Path) -
     assert seen == [b"a", b"c"]
 
 
-async def test_all_that_wait_are_told_when_the_server_hangs_up(tmp_path: Path) -> None:
+async def test_a_hangup_ends_all_waiting_calls(tmp_path: Path) -> None:
     async with linked(tmp_path, echo) as link:
         commands: list[Commands] = [(("ECHO", "a"),), (("QUIT",),), (("ECHO", "b"),), (("ECHO", "c"),)]
         first, *lost = await asyncio.gather(*(exchange(link, each) for each in commands), return_exceptions=True)
@@ -153,10 +151,10 @@ async def test_all_that_wait_are_told_when_the_server_hangs_up(tmp_path: Path) -
             await link.exchange((("ECHO", "d"),))
     assert first == [b"a"]
     assert [type(each) for each in lost] == [redis_errors.ConnectionError] * 3
-    assert len({id(each) for each in lost}) == 3  # each task raises one of its own
+    assert len({id(each) for each in lost}) == 3  # each task raises its own exception
 
 
-async def test_a_reply_that_is_overdue_ends_the_wait_of_all(tmp_path: Path) -> None:
+async def test_an_overdue_reply_ends_all_waiting_calls(tmp_path: Path) -> None:
     async with linked(tmp_path, echo, seconds=0.2) as link:
         assert await link.exchange((("ECHO", "a"),)) == [b"a"]
         await asyncio.sleep(0.15)  # the timer of the first request runs out during the second one
@@ -169,7 +167,7 @@ async def test_a_reply_that_is_overdue_ends_the_wait_of_all(tmp_path: Path) -> N
     assert link.is_closed
 
 
-async def test_calls_that_begin_alike_are_sent_as_one_while_another_is_on_its_way(tmp_path: Path) -> None:
+async def test_queued_calls_with_a_common_prefix_are_sent_as_one(tmp_path: Path) -> None:
     seen: list[list[bytes]] = []
 
     def split(reply: int, count: int) -> list[int]:
@@ -195,7 +193,7 @@ async def test_calls_that_begin_alike_are_sent_as_one_while_another_is_on_its_wa
     assert len({id(error) for error in errors}) == 3
 
 
-async def test_closing_lets_what_was_sent_be_answered(tmp_path: Path) -> None:
+async def test_closing_waits_for_replies_to_sent_calls(tmp_path: Path) -> None:
     async with linked(tmp_path, echo) as link:
         waiting = [asyncio.ensure_future(link.exchange(echoed(number))) for number in range(3)]  # two are queued
         await link.aclose()
@@ -207,25 +205,25 @@ async def test_closing_lets_what_was_sent_be_answered(tmp_path: Path) -> None:
             await link._lost
 
 
-async def test_what_cannot_be_sent_is_the_error_of_its_own_task(tmp_path: Path) -> None:
+async def test_an_unsendable_call_fails_alone(tmp_path: Path) -> None:
     async with linked(tmp_path, echo) as link:
         wrong: list[Any] = ["\ud800", object()]
-        calls = [exchange(link, (("ECHO", what),)) for what in ("a", *wrong, "b")]
+        calls = [exchange(link, (("ECHO", value),)) for value in ("a", *wrong, "b")]
         first, *errors, last = await asyncio.gather(*calls, return_exceptions=True)
         assert await link.exchange(echoed(1)) == [b"a1", b"x"]
     assert (first, last) == ([b"a"], [b"b"])
     assert all(isinstance(each, Exception) for each in errors)
 
 
-async def test_a_reply_that_cannot_be_split_leaves_no_one_waiting(tmp_path: Path) -> None:
+async def test_a_reply_that_cannot_be_split_ends_all_waiting_calls(tmp_path: Path) -> None:
     def split(reply: Any, count: int) -> list[Any]:
         raise ValueError(reply)
 
     prefix = Prefix(("ECHO",))
     async with linked(tmp_path, lambda command: b"+OK\r\n") as link, asyncio.timeout(PATIENCE):
         calls = [
-            exchange(link, (("ECHO", what),), Joint(prefix, packed_arguments((what,)), 1, prefix, split))
-            for what in "abc"
+            exchange(link, (("ECHO", value),), Joint(prefix, packed_arguments((value,)), 1, prefix, split))
+            for value in "abc"
         ]
         first, *own, bystander = await asyncio.gather(*calls, exchange(link, echoed(1)), return_exceptions=True)
         assert link.is_closed
@@ -234,7 +232,7 @@ async def test_a_reply_that_cannot_be_split_leaves_no_one_waiting(tmp_path: Path
     assert type(bystander) is redis_errors.ConnectionError
 
 
-async def test_a_reply_that_nobody_understands_is_the_error_of_its_own_task(tmp_path: Path) -> None:
+async def test_an_invalid_reply_fails_its_call_and_closes_the_link(tmp_path: Path) -> None:
     def reply(command: list[bytes]) -> bytes | None:
         return b"!garbage\r\n" if command[0] == b"WRONG" else echo(command)
 
@@ -249,14 +247,14 @@ async def test_a_reply_that_nobody_understands_is_the_error_of_its_own_task(tmp_
     assert type(bystander) is redis_errors.ConnectionError
 
 
-async def test_what_nobody_asked_for_closes_the_connection(tmp_path: Path) -> None:
+async def test_an_unexpected_reply_closes_the_connection(tmp_path: Path) -> None:
     async with linked(tmp_path, lambda command: b"+OK\r\n+OK\r\n") as link, asyncio.timeout(PATIENCE):
         assert await link.exchange((("ECHO", "a"),)) == [b"OK"]
         await link._lost
         assert link.is_closed
 
 
-async def test_closing_at_once_leaves_no_one_waiting(tmp_path: Path) -> None:
+async def test_an_immediate_close_ends_all_waiting_calls(tmp_path: Path) -> None:
     async with linked(tmp_path, echo) as link, asyncio.timeout(PATIENCE):
         waiting = [asyncio.ensure_future(link.exchange((("SILENCE",),))) for _ in range(3)]  # two are queued
         link.close()
@@ -297,7 +295,7 @@ def silent() -> Iterator[Link]:
 
 @pytest.fixture
 def signals() -> Iterator[list[float]]:
-    """Have this process handle a signal every 50 ms; return when it did."""
+    """Send this process a signal every 50 ms; yield the times at which it was handled."""
     seen: list[float] = []
     before = signal.signal(signal.SIGUSR1, lambda *_: seen.append(time.monotonic()))
     stop, main = threading.Event(), threading.main_thread().ident
@@ -331,7 +329,7 @@ def test_signals_do_not_prolong_the_wait_for_room_to_send(silent: Link, signals:
     assert signals
 
 
-def test_threads_that_handle_no_signals_wait_as_long(silent: Link) -> None:
+def test_other_threads_have_the_same_timeout(silent: Link) -> None:
     found: list[Exception] = []
 
     def wait() -> None:
@@ -349,7 +347,7 @@ def test_threads_that_handle_no_signals_wait_as_long(silent: Link) -> None:
     assert time.monotonic() - begun > 0.59
 
 
-def test_who_sets_no_timeout_has_none() -> None:
+def test_a_link_without_a_timeout_waits_on() -> None:
     link = Link(_Silent(None))
     link.open()
     threading.Timer(0.3, link.hang_up).start()

@@ -1,4 +1,4 @@
-"""Nobody but a server of one's own user is told anything, whoever listens where the engine should."""
+"""Clients talk only to an engine of their own user, never to an impostor at its socket."""
 
 import os
 import shutil
@@ -25,7 +25,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be anot
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A short directory for temporary files that everyone may write to, as /tmp is."""
+    """A short path for temporary files, writable by everyone like /tmp."""
     place = Path(f"/tmp/sb-{os.getpid()}")  # noqa: S108  # it has to be short
     place.mkdir()
     place.chmod(0o1777)
@@ -47,11 +47,11 @@ def planned(directory: Path) -> Path:
     return Path(engine_directory.planned_socket(directory))
 
 
-# -- before it connects --------------------------------------------------------------------------------------------
+# -- before connecting --------------------------------------------------------------------------------------------
 
 
 @needs_root
-def test_another_user_who_sits_in_the_temporary_directory_is_told_nothing(long):
+def test_a_socket_directory_of_another_user_is_refused(long):
     place = planned(long)
     place.parent.mkdir(mode=0o755)
     os.chown(place.parent, STRANGER, -1)
@@ -61,40 +61,40 @@ def test_another_user_who_sits_in_the_temporary_directory_is_told_nothing(long):
                 ask(long)
         with pytest.raises(EngineUnreachable, match="belongs to another user"):
             Bus.connect(f"embedded:{long}", source="me", **DURABLE)
-        assert stranger.words() == ["listening"]
+        assert stranger.reports() == ["listening"]
     shutil.rmtree(place.parent)
 
 
 @needs_root
-def test_a_socket_of_another_user_in_a_directory_of_ones_own_is_told_nothing(long):
+def test_a_socket_of_another_user_is_refused(long):
     place = planned(long)
     place.parent.mkdir(mode=0o700)
     with impostor(place) as stranger:
         with pytest.raises(EngineUnreachable, match=r"\.sock belongs to another user.*remove it"):
             ensure_running(long)
-        assert stranger.words() == ["listening"]
+        assert stranger.reports() == ["listening"]
 
 
 @needs_root
-def test_a_stranger_is_not_asked_to_stop(long):
+def test_stop_sends_nothing_to_another_user(long):
     engine = ensure_running(long)
     kill(engine)
     engine.socket.unlink(missing_ok=True)
     lock = long / engine_directory.ENGINE_LOCK
     locks = (engine_directory.try_lock(lock) for _ in engine_directory.ticks(time.monotonic() + 10))
-    held = next(filter(None, locks))  # the kernel takes a moment to end that of the killed server
+    held = next(filter(None, locks))  # the kernel takes a moment to release it
     try:
         with impostor(engine.socket) as stranger:
             with pytest.raises(EngineUnreachable, match="belongs to another user"):
                 stop(long)
-            assert stranger.words() == ["listening"]
+            assert stranger.reports() == ["listening"]
         assert not (long / engine_directory.STOPPED).exists()
     finally:
         os.close(held)
 
 
 @pytest.mark.parametrize("mode", [0o770, 0o707, 0o750])
-def test_a_place_for_sockets_that_others_may_enter_is_refused(long, mode):
+def test_a_socket_directory_open_to_others_is_refused(long, mode):
     engine = ensure_running(long)
     engine.socket.parent.chmod(mode)
     with pytest.raises(EngineUnreachable, match=r"is open to others.*chmod 700"):
@@ -103,7 +103,7 @@ def test_a_place_for_sockets_that_others_may_enter_is_refused(long, mode):
     assert find_running(long) == engine
 
 
-def test_a_socket_that_others_may_use_is_refused(directory):
+def test_a_socket_open_to_others_is_refused(directory):
     engine = ensure_running(directory)
     engine.socket.chmod(0o766)
     with pytest.raises(EngineUnreachable, match=r"engine\.sock is open to others.*chmod 700"):
@@ -112,7 +112,7 @@ def test_a_socket_that_others_may_use_is_refused(directory):
 
 
 @pytest.mark.parametrize("mode", [0o770, 0o707, 0o777])
-def test_a_directory_that_others_may_write_to_is_not_trusted_either(directory, mode):
+def test_a_data_directory_writable_by_others_is_refused(directory, mode):
     engine = ensure_running(directory)
     directory.chmod(mode)
     with pytest.raises(EngineUnreachable, match=r"others may write to .*chmod 700"):
@@ -121,7 +121,7 @@ def test_a_directory_that_others_may_write_to_is_not_trusted_either(directory, m
     assert ensure_running(directory) == engine
 
 
-def test_a_link_in_place_of_the_socket_is_not_followed(directory, new_directory):
+def test_a_symlink_in_place_of_the_socket_is_not_followed(directory, new_directory):
     engine, other = ensure_running(directory), ensure_running(new_directory("other"))
     engine.socket.rename(directory / "moved.sock")
     engine.socket.symlink_to(other.socket)
@@ -131,7 +131,7 @@ def test_a_link_in_place_of_the_socket_is_not_followed(directory, new_directory)
     (directory / "moved.sock").rename(engine.socket)
 
 
-def test_a_link_in_place_of_the_directory_for_sockets_is_not_followed(long):
+def test_a_symlink_in_place_of_its_directory_is_not_followed(long):
     engine = ensure_running(long)
     place = engine.socket.parent
     place.rename(place.parent / "elsewhere")
@@ -143,7 +143,7 @@ def test_a_link_in_place_of_the_directory_for_sockets_is_not_followed(long):
 
 
 @needs_root
-def test_another_place_for_temporary_files_helps(long, tmp_path, monkeypatch):
+def test_another_tmpdir_avoids_a_foreign_socket_directory(long, tmp_path, monkeypatch):
     engine = ensure_running(long)
     stop(long)
     engine.socket.parent.rmdir()
@@ -157,11 +157,11 @@ def test_another_place_for_temporary_files_helps(long, tmp_path, monkeypatch):
     assert ensure_running(long).socket.parent.parent == elsewhere
 
 
-# -- once it is connected ------------------------------------------------------------------------------------------
+# -- after connecting ----------------------------------------------------------------------------------------------
 
 
 @needs_root
-def test_who_listens_behind_a_file_of_ones_own_is_told_nothing(directory):
+def test_another_user_listening_on_an_own_file_is_refused(directory):
     engine = ensure_running(directory)
     kill(engine)
     engine.socket.unlink(missing_ok=True)
@@ -169,12 +169,12 @@ def test_who_listens_behind_a_file_of_ones_own_is_told_nothing(directory):
         for ask in (ensure_running, find_running):
             with pytest.raises(EngineUnreachable, match=r"another user \(uid 65534\) listens at .*remove the socket"):
                 ask(directory)
-        eventually(lambda: stranger.words().count("closed") == 2)
-        assert stranger.was_told() == []
+        eventually(lambda: stranger.reports().count("closed") == 2)
+        assert stranger.received_bytes() == []
 
 
 @needs_root
-def test_a_reopened_connection_refuses_a_stranger(directory):
+def test_a_reopened_connection_refuses_another_user(directory):
     with Bus.connect(f"embedded:{directory}", source="me", **DURABLE) as bus:
         bus.page().add("observation", "before")
         engine = ensure_running(directory)
@@ -185,13 +185,13 @@ def test_a_reopened_connection_refuses_a_stranger(directory):
                 bus.page().add("observation", "a secret")
             with pytest.raises(EngineUnreachable, match="another user"):
                 bus.page().list()
-            eventually(lambda: "closed" in stranger.words())
-            assert stranger.was_told() == []
+            eventually(lambda: "closed" in stranger.reports())
+            assert stranger.received_bytes() == []
         assert [one.content for one in bus.page().list()] == ["before"]
 
 
 @needs_root
-async def test_an_asyncio_connection_refuses_a_stranger(directory):
+async def test_an_asyncio_connection_refuses_another_user(directory):
     async with AsyncBus.connect(f"embedded:{directory}", source="me", **DURABLE) as bus:
         await bus.page().add("observation", "before")
         engine = ensure_running(directory)
@@ -202,13 +202,13 @@ async def test_an_asyncio_connection_refuses_a_stranger(directory):
                 await bus.page().add("observation", "a secret")
             with pytest.raises(EngineUnreachable, match="another user"):
                 await bus.page().list()
-            eventually(lambda: "closed" in stranger.words())
-            assert stranger.was_told() == []
+            eventually(lambda: "closed" in stranger.reports())
+            assert stranger.received_bytes() == []
         assert [one.content for one in await bus.page().list()] == ["before"]
 
 
 @needs_root
-def test_a_place_that_was_taken_over_is_found_out_by_a_new_connection(long):
+def test_a_new_connection_refuses_a_taken_over_directory(long):
     with Bus.connect(f"embedded:{long}", source="me", **DURABLE) as bus:
         bus.page().add("observation", "before")
         engine = ensure_running(long)
@@ -219,12 +219,12 @@ def test_a_place_that_was_taken_over_is_found_out_by_a_new_connection(long):
         with impostor(engine.socket) as stranger:
             with pytest.raises(EngineUnreachable, match="belongs to another user"):
                 bus.page().add("observation", "a secret")
-            assert stranger.words() == ["listening"]
+            assert stranger.reports() == ["listening"]
         shutil.rmtree(engine.socket.parent)
         assert [one.content for one in bus.page().list()] == ["before"]
 
 
-def test_a_peer_is_asked_who_it_is(monkeypatch):
+def test_the_user_of_a_peer_is_checked(monkeypatch):
     here, there = socket.socketpair()
     with here, there:
         own_socket.check_peer(here, Path("there"))
@@ -238,7 +238,7 @@ def test_a_peer_is_asked_who_it_is(monkeypatch):
     ("linux", struct.pack("iII", 7, 4_294_967_294, 8)),
     ("darwin", struct.pack("IIh2x16I", 0, 4_294_967_294, 1, *[20] * 16)),
 ])  # fmt: skip
-def test_what_a_system_says_of_a_peer_is_understood(monkeypatch, platform, answer):
+def test_peer_credentials_of_each_platform_are_decoded(monkeypatch, platform, answer):
     class Peer:
         def getsockopt(self, *_: int) -> bytes:
             return bytes(answer)
@@ -247,7 +247,7 @@ def test_what_a_system_says_of_a_peer_is_understood(monkeypatch, platform, answe
     assert own_socket.peer_uid(Peer()) == 4_294_967_294
 
 
-def test_a_system_that_does_not_say_leaves_it_at_owner_and_mode(monkeypatch):
+def test_a_platform_without_peer_credentials_skips_the_check(monkeypatch):
     monkeypatch.setattr(sys, "platform", "sunos5")
     here, there = socket.socketpair()
     with here, there:

@@ -1,4 +1,4 @@
-"""What is sent: hiredis packs commands, and crashes where it makes text of a number and a signal handler raises."""
+"""Packing commands: hiredis crashes if a signal handler raises while it converts a number."""
 
 from __future__ import annotations
 
@@ -33,6 +33,6 @@ def test_numbers_are_packed_as_text():
     )
 
 
-def test_an_interrupt_while_a_command_is_packed_does_not_crash_the_process():
+def test_an_interrupt_while_packing_does_not_crash_the_process():
     done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""What becomes of reading ahead in the child of a fork, and of what was read."""
+"""Reading ahead: in a forked child, and the memory that kept deliveries hold."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def fill(bus: Bus, count: int, size: int) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # newer Pythons warn of threads in the parent
-def test_a_child_of_a_fork_reads_on_where_it_was(bus: Bus):
+def test_a_forked_child_continues_at_its_position(bus: Bus):
     fill(bus, 2_000, 10)
     events = bus.events()
     next(events)
@@ -42,7 +42,7 @@ def test_a_child_of_a_fork_reads_on_where_it_was(bus: Bus):
     assert sum(1 for _ in events) == 1_999
 
 
-def test_a_delivery_that_is_kept_does_not_keep_those_beside_it(bus: Bus):
+def test_a_kept_delivery_does_not_keep_others_in_memory(bus: Bus):
     fill(bus, 2_000, 4_000)
     kept = []
     gc.collect()

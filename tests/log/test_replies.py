@@ -1,4 +1,4 @@
-"""A reply that no script of ours gives is said to be one, in an error of ours."""
+"""A reply that our scripts never give raises an error that says so."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from scratchbus.readmodel import rebuild_lease
 from tests.cases import case
 
 KEYS = ShardKeys("b", 0)
-PLACE = Position(1, 1)
+POSITION = Position(1, 1)
 ODD: list[Any] = [None, 7, b"OK", [], [7], [-9], [b"1"], [None], [9, 3, 4, 5]]
 
 
@@ -30,16 +30,16 @@ def lease() -> consumers.SubscriptionLease:
     return consumers.SubscriptionLease(KEYS, "name", "token", "who", 1)
 
 
-ASKED: dict[str, Callable[[], Step[Any]]] = {
+CONVERSATIONS: dict[str, Callable[[], Step[Any]]] = {
     "trim: take": lambda: archiving().take(),
-    "trim: floor": lambda: archiving().raise_floor("o", PLACE, "id"),
+    "trim: floor": lambda: archiving().raise_floor("o", POSITION, "id"),
     "trim: trim": lambda: archiving().trim("1-1"),
     "commit": lambda: checkpoint.commit(
-        checkpoint.prepare_commit(KEYS, "key", checkpoint.Checkpoint(), PLACE, b"id", [])
+        checkpoint.prepare_commit(KEYS, "key", checkpoint.Checkpoint(), POSITION, b"id", [])
     ),
     "rebuild: take": lambda: rebuild_lease.take(KEYS, "who"),
     "rebuild: switch": lambda: rebuild_lease.RebuildLease(KEYS, "token", 2, 1).switch(),
-    "subscription: keep": lambda: lease().keep([consumers.CursorEnd(PLACE, "id")], ""),
+    "subscription: keep": lambda: lease().keep([consumers.CursorEnd(POSITION, "id")], ""),
     "subscription: take": lambda: lease().take("{}", "1-1"),
     "subscription: remove": lambda: consumers.remove(KEYS, "name"),
     "import: take": lambda: staging.Staging(KEYS).take(),
@@ -47,26 +47,26 @@ ASKED: dict[str, Callable[[], Step[Any]]] = {
 }
 
 
-@pytest.mark.parametrize("what", ASKED)
-def test_an_unknown_reply_is_reported_as_unknown(what: str) -> None:
+@pytest.mark.parametrize("name", CONVERSATIONS)
+def test_an_unknown_reply_is_an_error(name: str) -> None:
     for reply in ODD:
-        conversation = ASKED[what]()
+        conversation = CONVERSATIONS[name]()
         conversation.send(None)
         with (
             case(reply),
-            pytest.raises(EngineError, match=f"script '{what.partition(':')[0]}(_script)?' answered .* upgrade"),
+            pytest.raises(EngineError, match=f"script '{name.partition(':')[0]}(_script)?' answered .* upgrade"),
         ):
             conversation.send([reply])
 
 
-def test_an_unknown_reason_is_reported_as_unknown() -> None:
-    for conversation in (archiving().trim("1-1"), archiving().raise_floor("o", PLACE, "id")):
+def test_an_unknown_reason_is_an_error() -> None:
+    for conversation in (archiving().trim("1-1"), archiving().raise_floor("o", POSITION, "id")):
         conversation.send(None)
         with pytest.raises(EngineError, match="upgrade"):
             conversation.send([[-1, b"moon"]])
 
 
-def test_a_lost_floor_is_reported() -> None:
+def test_a_lost_floor_raises_log_rewound() -> None:
     conversation = archiving().trim("1-1")
     conversation.send(None)
     with pytest.raises(LogRewound, match="Run the archiver again"):

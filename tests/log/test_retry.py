@@ -1,4 +1,4 @@
-"""A write whose reply is lost, step by step: what is asked, what is sent again, and what the caller is told."""
+"""Writes whose reply is lost: retries, and the result or error that the caller gets."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def other(server: Server, bus_name: str) -> Iterator[Bus]:
 
 @pytest.fixture
 def bus(server: Server, other: Bus) -> Iterator[Bus]:
-    """The bus whose requests are tampered with; at the end everything has to agree."""
+    """A bus whose requests the tests intercept; at the end its log and state are checked."""
     with Bus.connect(server.url, bus=other.core.log.bus, source="subject", max_observations=10_000) as bus:
         bus.page().add("observation", "the first write asks more than the others")
         yield bus
@@ -45,7 +45,7 @@ def bus(server: Server, other: Bus) -> Iterator[Bus]:
 
 
 def around_writes(before: Callable[[], object], after: Callable[[], object]) -> Around:
-    """Do something right before the first write reaches the engine, and right after it did."""
+    """Call functions right before and after the first write reaches the engine."""
     done: list[bool] = []
 
     def around(call: Call, send: Send) -> list[Any]:
@@ -73,7 +73,7 @@ def test_a_lost_write_is_found_behind_thousands_of_others(bus: Bus, other: Bus) 
         lose, crowds = losing_replies(), [crowd] if crowd_first else []
 
         def around(call: Call, send: Send, lose: Around = lose, crowds: list[Callable[[], None]] = crowds) -> list[Any]:
-            if call.is_write and crowds:  # once: what reads on the way commit are writes too
+            if call.is_write and crowds:  # only once, because commits by reads are writes too
                 crowds.pop()()
             try:
                 return lose(call, send)
@@ -92,7 +92,7 @@ def test_several_lost_replies_in_a_row_write_once(bus: Bus, other: Bus) -> None:
     assert [seen.occurrences for seen in other.page().list(text="once")] == [3]
 
 
-def test_patience_ends_in_an_error_that_says_what_is_not_known(bus: Bus, other: Bus) -> None:
+def test_after_the_deadline_the_error_says_how_to_retry(bus: Bus, other: Bus) -> None:
     bus.core.log.patience = 0.1
     with interposed(bus, losing_replies(1_000)), pytest.raises(EngineUnreachable, match="retry it with event_id="):
         bus.page().add("observation", "once", dedupe_key="k", event_id="e")
@@ -116,7 +116,7 @@ def test_an_error_says_whether_an_earlier_attempt_may_have_written(bus: Bus, is_
     assert ("the outcome of the last write is unknown" in str(caught.value)) is is_in_doubt
 
 
-def test_a_change_is_answered_though_it_is_taken_away_before_it_is_read(bus: Bus, other: Bus) -> None:
+def test_a_change_cleared_before_its_read_is_still_returned(bus: Bus, other: Bus) -> None:
     page, id = other.page(), bus.page().add("observation", "closed and cleared").id
     with interposed(bus, around_writes(lambda: page.link(id, "goal"), lambda: page.clear_resolved([id]))):
         resolved = bus.page().resolve(id, reason="done")
@@ -124,14 +124,14 @@ def test_a_change_is_answered_though_it_is_taken_away_before_it_is_read(bus: Bus
     assert bus.page().get(id) is None
 
 
-def test_a_repeat_is_answered_though_it_is_taken_away_before_it_is_read(bus: Bus, other: Bus) -> None:
+def test_a_repeat_cleared_before_its_read_is_still_returned(bus: Bus, other: Bus) -> None:
     page, id = other.page(), bus.page().add("observation", "seen again", dedupe_key="k").id
 
-    def take_away() -> None:
+    def clear() -> None:
         page.resolve(id)
         page.clear_resolved([id])
 
-    with interposed(bus, around_writes(lambda: None, take_away)):
+    with interposed(bus, around_writes(lambda: None, clear)):
         again = bus.page().add("observation", "seen again", dedupe_key="k", times=4)
     assert (again.id, again.occurrences, again.status) == (id, 5, "active")
 
@@ -146,7 +146,7 @@ WRITES: dict[str, Callable[[Page, str], object]] = {
 
 
 @pytest.mark.parametrize("name", WRITES)
-def test_an_engine_that_has_lost_its_scripts_gets_them_again(server: Server, bus: Bus, other: Bus, name: str) -> None:
+def test_scripts_that_the_engine_lost_are_loaded_again(server: Server, bus: Bus, other: Bus, name: str) -> None:
     id = other.page().add("observation", "again", dedupe_key="k").id
     before = log_length(other)
     with server.client() as client:

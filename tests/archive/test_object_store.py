@@ -1,4 +1,4 @@
-"""An archive in an object store, spoken to over the network, also when that fails half way."""
+"""An archive in an object store over the network, including failures midway."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def objects() -> Iterator[Bucket]:
 
 @pytest.fixture
 def bus(objects: Bucket, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bus]:
-    """A bus whose archive is in that bucket; what fails is not tried again."""
+    """A bus whose archive is in the bucket; failed requests are not retried."""
     at = ObjectStore.at
     monkeypatch.setattr(ObjectStore, "at", lambda url: at(url, retries=0))
     with Bus.connect(
@@ -45,7 +45,7 @@ def problems(url: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_it_is_written_read_erased_from_and_verified(bus: Bus, objects: Bucket) -> None:
+def test_an_archive_in_an_object_store_is_supported(bus: Bus, objects: Bucket) -> None:
     events = list(bus.events())
     archive_bus(bus)
     assert all(name.startswith("pre/fix/kept/0000/") for name in objects.objects)
@@ -58,7 +58,7 @@ def test_it_is_written_read_erased_from_and_verified(bus: Bus, objects: Bucket) 
 
 
 @pytest.mark.slow
-def test_one_that_fails_half_way_loses_nothing_and_is_gone_on_with(bus: Bus, objects: Bucket) -> None:
+def test_a_failure_midway_loses_nothing_and_archiving_resumes(bus: Bus, objects: Bucket) -> None:
     events = list(bus.events())
     for step in range(1, 30, 3):
         left = count(step, -1)
@@ -69,7 +69,7 @@ def test_one_that_fails_half_way_loses_nothing_and_is_gone_on_with(bus: Bus, obj
         except ArchiveUnavailable:
             objects.fails = lambda method, name: 0
             assert list(bus.events()) == events
-    assert step > 5, "so many times it failed"
+    assert step > 5, "archiving failed several times"
     objects.fails = lambda method, name: 0
     archive_bus(bus)
     assert list(bus.events()) == events
@@ -77,7 +77,7 @@ def test_one_that_fails_half_way_loses_nothing_and_is_gone_on_with(bus: Bus, obj
     assert len(objects.objects) == 3 * 4 + 1
 
 
-def test_an_object_that_was_cut_short_is_damaged_wherever_a_reader_begins(bus: Bus, objects: Bucket) -> None:
+def test_a_truncated_object_is_damaged_at_every_event(bus: Bus, objects: Bucket) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("scratchbus.archive.blocks.BLOCK_BYTES", 1_000)
         archive_bus(bus)
@@ -93,17 +93,17 @@ def test_an_object_that_was_cut_short_is_damaged_wherever_a_reader_begins(bus: B
 
 
 @pytest.mark.parametrize("code", [401, 403, 507])
-def test_one_that_refuses_says_so_and_nothing_leaves_the_log(bus: Bus, objects: Bucket, code: int) -> None:
+def test_a_refused_upload_is_an_error_and_trims_nothing(bus: Bus, objects: Bucket, code: int) -> None:
     objects.fails = lambda method, name: code if method == "PUT" else 0
-    with pytest.raises(ArchiveUnavailable, match="check the object store and the permissions of its key") as said:
+    with pytest.raises(ArchiveUnavailable, match="check the object store and the permissions of its key") as raised:
         archive_bus(bus)
-    assert "s3cr3t" not in str(said.value)
-    assert "\n" not in str(said.value)
+    assert "s3cr3t" not in str(raised.value)
+    assert "\n" not in str(raised.value)
     assert objects.objects == {}
     assert [event.seq for event in bus.events()] == list(range(1, 51))
 
 
-def test_a_manifest_that_another_put_first_is_not_overwritten(bus: Bus, objects: Bucket) -> None:
+def test_an_existing_manifest_is_not_overwritten(bus: Bus, objects: Bucket) -> None:
     archive_bus(bus)
     store, name = open_store(objects.url), "kept/0000/0000000000000001.manifest.json"
     before = objects.objects[f"pre/fix/{name}"]

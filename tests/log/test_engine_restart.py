@@ -1,4 +1,4 @@
-"""A bus that is open while its embedded engine crashes, or is stopped."""
+"""An open bus whose embedded engine crashes or is stopped."""
 
 from __future__ import annotations
 
@@ -34,25 +34,25 @@ def contents(bus: Bus) -> list[str]:
     return sorted(seen.content for seen in bus.page().list(limit=None))
 
 
-def test_an_open_bus_starts_an_engine_that_was_killed_and_nothing_acknowledged_is_lost(directory: Path) -> None:
+def test_an_open_bus_restarts_a_killed_engine_without_loss(directory: Path) -> None:
     with Bus.connect(f"embedded:{directory}", source="tester", max_observations=1000, **DURABLE) as bus:
-        said: list[str] = []
+        added: list[str] = []
         for round in range(3):
-            said += [bus.page().add("observation", f"{round}-{number}").content for number in range(50)]
+            added += [bus.page().add("observation", f"{round}-{number}").content for number in range(50)]
             killed = engine_of(directory)
             kill(killed)
-            assert contents(bus) == sorted(said)
+            assert contents(bus) == sorted(added)
             assert engine_of(directory).pid != killed.pid
             kill(engine_of(directory))
-            said.append(bus.page().add("observation", f"{round}: a write is the first to notice").content)
-        assert [event.content for event in bus.events() if isinstance(event, Added)] == said
+            added.append(bus.page().add("observation", f"{round}: written after the crash").content)
+        assert [event.content for event in bus.events() if isinstance(event, Added)] == added
 
 
-async def test_an_open_async_bus_starts_it_too_beside_its_event_loop(
+async def test_an_async_bus_restarts_a_killed_engine_off_its_event_loop(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with AsyncBus.connect(f"embedded:{directory}", source="tester", **DURABLE) as bus:
-        said = [(await bus.page().add("observation", f"{number}")).content for number in range(20)]
+        added = [(await bus.page().add("observation", f"{number}")).content for number in range(20)]
         kill(engine_of(directory))
         starters: list[threading.Thread] = []
 
@@ -61,14 +61,14 @@ async def test_an_open_async_bus_starts_it_too_beside_its_event_loop(
             return ensure_running(*where, **how)
 
         monkeypatch.setattr(connect, "ensure_running", start)
-        assert [seen.content for seen in await bus.page().list()] == said[::-1]
+        assert [seen.content for seen in await bus.page().list()] == added[::-1]
         assert len(starters) == 1
         assert starters[0] is not threading.current_thread()
         kill(engine_of(directory))
-        await bus.page().add("observation", "a write is the first to notice")
+        await bus.page().add("observation", "written after the crash")
 
 
-def test_many_threads_that_notice_at_once_get_one_engine(directory: Path) -> None:
+def test_many_threads_restart_one_engine(directory: Path) -> None:
     with Bus.connect(f"embedded:{directory}", source="tester", max_observations=1000, **DURABLE) as bus:
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(lambda number: bus.page().add("observation", f"{number}"), range(40)))
@@ -77,7 +77,7 @@ def test_many_threads_that_notice_at_once_get_one_engine(directory: Path) -> Non
         assert len(contents(bus)) == 80
 
 
-def test_a_follower_goes_on_when_the_engine_is_killed(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_follower_continues_after_an_engine_crash(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader, "STOPPABLE_BLOCK_MS", 20)
     seen: list[str] = []
     halt = threading.Event()
@@ -101,7 +101,7 @@ def test_a_follower_goes_on_when_the_engine_is_killed(directory: Path, monkeypat
 
 
 @pytest.mark.alone
-def test_an_open_bus_does_not_start_an_engine_that_was_stopped(directory: Path) -> None:
+def test_an_open_bus_does_not_restart_a_stopped_engine(directory: Path) -> None:
     with Bus.connect(f"embedded:{directory}", source="tester", **DURABLE) as bus:
         bus.page().add("observation", "before")
         assert stop(directory)
@@ -123,7 +123,7 @@ def test_an_open_bus_does_not_start_an_engine_that_was_stopped(directory: Path) 
             assert contents(bus) == ["after", "before"]
 
 
-async def test_an_open_async_bus_does_not_either(directory: Path) -> None:
+async def test_an_open_async_bus_does_not_restart_a_stopped_engine(directory: Path) -> None:
     async with AsyncBus.connect(f"embedded:{directory}", source="tester", **DURABLE) as bus:
         await bus.page().add("observation", "before")
         assert stop(directory)
@@ -135,7 +135,7 @@ async def test_an_open_async_bus_does_not_either(directory: Path) -> None:
         assert find_running(directory) is None
 
 
-def test_an_engine_that_crashed_and_was_stopped_afterwards_stays_away(directory: Path) -> None:
+def test_an_engine_stopped_after_a_crash_is_not_restarted(directory: Path) -> None:
     with Bus.connect(f"embedded:{directory}", source="tester", **DURABLE) as bus:
         kill(engine_of(directory))
         stop(directory)
@@ -143,7 +143,7 @@ def test_an_engine_that_crashed_and_was_stopped_afterwards_stays_away(directory:
             bus.position()
 
 
-def test_a_removed_directory_is_not_created_again(directory: Path) -> None:
+def test_a_removed_directory_is_not_recreated(directory: Path) -> None:
     with Bus.connect(f"embedded:{directory}", source="tester", **DURABLE) as bus:
         kill(engine_of(directory))
         shutil.rmtree(directory)
@@ -152,7 +152,7 @@ def test_a_removed_directory_is_not_created_again(directory: Path) -> None:
         assert not directory.exists()
 
 
-def test_a_daemon_waits_for_an_engine_that_was_stopped(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_daemon_waits_for_a_stopped_engine(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[int] = []
     runs: list[Bus] = []
 
