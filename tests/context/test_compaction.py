@@ -1,4 +1,4 @@
-"""Warnings before a compaction, and what a conversation goes on with after it."""
+"""Warnings before a compaction, and the context after it."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ def warnings():
     return Warnings(0.8)
 
 
-def test_an_agent_is_warned_at_the_threshold_and_once(warnings):
+def test_an_agent_is_warned_once_at_the_threshold(warnings):
     assert [warnings.should_warn(used, 100, None) for used in (0, 79, 80, 90, 99)] == [False, False, True, False, False]
 
 
-def test_it_is_warned_again_after_a_compaction(warnings):
+def test_an_agent_is_warned_again_after_a_compaction(warnings):
     assert warnings.should_warn(85, 100, None)
     warnings.forget(None)
     assert warnings.should_warn(85, 100, None)
 
 
-def test_a_conversation_that_has_shrunk_by_a_quarter_was_compacted(warnings):
+def test_shrinking_by_a_quarter_counts_as_a_compaction(warnings):
     assert warnings.should_warn(85, 100, None)
     assert not warnings.should_warn(78, 100, None)
     assert not warnings.should_warn(85, 100, None)
@@ -39,12 +39,12 @@ def test_each_session_has_its_own_warning(warnings):
 
 
 @pytest.mark.parametrize(("used", "limit"), [(-1, 100), ("1", 100), (1, 0), (float("nan"), 100), (True, 100)])
-def test_numbers_that_are_none_are_refused(warnings, used, limit):
+def test_invalid_numbers_are_refused(warnings, used, limit):
     with pytest.raises(InvalidField):
         warnings.should_warn(used, limit, None)
 
 
-def test_the_warning_is_that_of_its_document():
+def test_the_warning_has_the_specified_text():
     assert WARNING == (
         "[System] Context is approaching the token limit and will be compacted after your next response. "
         "Review your session notepad and update it with any working state, findings, or progress you "
@@ -53,7 +53,7 @@ def test_the_warning_is_that_of_its_document():
     )
 
 
-def test_after_a_compaction_there_is_the_full_notepad_and_what_is_still_to_do():
+def test_the_notepad_and_open_todos_follow_a_compaction():
     todos = [
         TodoItem(id="1", content="survey", status="completed"),
         TodoItem(id="2", content="fix", status="in_progress"),
@@ -66,7 +66,7 @@ def test_after_a_compaction_there_is_the_full_notepad_and_what_is_still_to_do():
     )
 
 
-def test_after_a_compaction_an_empty_notepad_says_what_it_is_for():
+def test_an_empty_notepad_is_explained_after_a_compaction():
     text = after_compaction("", "", "", [])
     assert text.startswith("## Session Notepad\n(empty — ")
     assert "write_notepad" in text

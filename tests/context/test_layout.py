@@ -17,14 +17,14 @@ def words(text: str) -> int:
     return len(text.split())
 
 
-def test_what_fits_is_all_there_in_order():
+def test_sections_that_fit_are_complete_and_in_order():
     laid = lay_out([Section("a", "# A"), Section("b", "# B", ["one", "two"])], 100, words)
     assert laid.text == "# A\n\n# B\none\ntwo"
     assert laid.tokens == 6
     assert laid.left_out == {}
 
 
-def test_what_does_not_fit_is_left_out_whole_and_counted():
+def test_items_that_do_not_fit_are_left_out_and_counted():
     items = [f"item {number}" for number in range(100)]
     laid = lay_out([Section("b", "# B", items)], 30, words)
     assert laid.tokens <= 30
@@ -33,29 +33,29 @@ def test_what_does_not_fit_is_left_out_whole_and_counted():
     assert laid.left_out["b"] + len(laid.chosen["b"]) == 100
 
 
-def test_an_item_that_is_too_long_gives_way_to_those_after_it():
+def test_an_item_larger_than_the_budget_is_skipped():
     laid = lay_out([Section("b", "# B", ["word " * 500, "short"])], 40, words)
     assert laid.chosen["b"] == ["short"]
 
 
-def test_an_item_without_room_is_not_passed_by_because_one_after_it_is_shorter():
+def test_a_shorter_item_does_not_overtake_one_without_room():
     laid = lay_out([Section("b", "# B", ["word " * 10, "word " * 10, "word " * 12, "short"])], 40, words)
     assert laid.chosen["b"] == ["word " * 10, "word " * 10]
 
 
-def test_a_text_is_never_cut_in_a_strict_layout():
+def test_a_strict_layout_is_refused_rather_than_cut():
     with pytest.raises(BudgetTooSmall, match="raise the budget") as caught:
         lay_out([Section("a", "word " * 50), Section("b", "# B", ["one"])], 20, words, strict=True)
     assert caught.value.needed == 50
 
 
-def test_a_fixed_section_may_fill_the_budget_to_the_last_token():
+def test_a_fixed_section_can_fill_the_whole_budget():
     laid = lay_out([Section("a", "word " * 20), Section("b", "# B", ["one"])], 20, words)
     assert laid.tokens == 20
     assert laid.left_out == {"b": 1}
 
 
-def test_texts_that_do_not_fit_leave_room_for_the_rest():
+def test_a_long_text_is_cut_to_leave_room_for_the_rest():
     long = "\n".join(f"line {number}" for number in range(200))
     laid = lay_out(
         [Section("a", "# A\nshort"), Section("n", long, advice="ask"), Section("b", "# B", ["one"])], 100, words
@@ -71,12 +71,12 @@ def test_texts_that_do_not_fit_leave_room_for_the_rest():
     assert 90 <= laid.tokens <= 100
 
 
-def test_a_long_line_is_cut_within():
+def test_a_long_line_is_cut_in_its_middle():
     laid = lay_out([Section("a", "x" * 1_000)], 200, len)
     assert re.fullmatch(r"x+\n\(… \d+ characters left out here for lack of room\)\nx+", laid.text)
 
 
-def test_sections_that_have_no_room_at_all_are_told_of_in_one_line():
+def test_sections_without_room_are_counted_in_one_line():
     long = "word " * 20
     sections = [Section("a", "# A"), Section("b", long, ["one"] * 3), Section("c", long, ["two"])]
     laid = lay_out(sections, 12, words)
@@ -85,11 +85,11 @@ def test_sections_that_have_no_room_at_all_are_told_of_in_one_line():
     assert lay_out(sections, 11, words).text == "# A"
 
 
-def test_an_empty_section_is_not_there():
+def test_an_empty_section_is_left_out():
     assert lay_out([Section("a", "# A"), Section("b", "# B", [])], 100, words).text == "# A"
 
 
-def test_a_share_is_for_the_first_turn_and_the_rest_is_taken_up():
+def test_a_section_exceeds_its_share_if_others_leave_room():
     many = [f"item {number}" for number in range(100)]
     laid = lay_out([Section("a", "# A", many, share=0.25), Section("b", "# B", many[:5])], 100, words)
     assert len(laid.chosen["b"]) == 5
@@ -111,7 +111,7 @@ def test_a_context_never_has_more_tokens_than_its_budget(some, others, fixed, bu
         assert int(missing) in laid.left_out.values()
 
 
-def test_a_counter_that_counts_more_for_the_whole_is_obeyed_too():
+def test_a_superadditive_counter_keeps_its_budget():
     def steep(text: str) -> int:
         return len(text) ** 2 // 50
 

@@ -1,7 +1,7 @@
 """How many tokens triplets save, measured on the transcripts here and on a file of your own.
 
-`python -m tests.memory.savings [LOG]` prints for each transcript its tokens, and those of the facts that stand for it.
-LOG is the log of an SSH server: its facts are who failed to log in as whom, from where.
+`python -m tests.memory.savings [LOG]` prints the tokens of each transcript and of its facts.
+LOG is the log of an SSH server; its facts are the accepted and failed logins by address.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def saved(text: str, facts: str, count: TokenCounter) -> float:
     return 1 - count(facts) / count(text)
 
 
-def of_ssh(text: str) -> Iterator[Triplet]:
-    """Yield who did what to an SSH server, once each."""
+def ssh_triplets(text: str) -> Iterator[Triplet]:
+    """Yield each login to an SSH server once, by address, name and outcome."""
     seen = set()
     for line in text.splitlines():
         for relation, pattern in _LINES.items():
@@ -63,7 +63,7 @@ def main(files: list[str]) -> None:
         for file in files:
             text = Path(file).read_text()
             with Bus.connect("memory://log", source="me", relations=own) as bus:
-                bus.facts("p").ingest(text, of_ssh)
+                bus.facts("p").ingest(text, ssh_triplets)
                 _print(Path(file).name, text, bus.facts("p").render_triplets(1_000_000))
 
 

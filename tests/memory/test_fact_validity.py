@@ -1,4 +1,4 @@
-"""When facts are true: the same whatever the order in which they arrive, and as it was known at any time."""
+"""When facts are valid: independent of their order of arrival, and as known at any time."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from scratchbus.domain.relation_registry import NamedRelation
 from scratchbus.domain.values import millis
 from scratchbus.readmodel.fact_index import NOW, FactIndex
 from scratchbus.readmodel.known_facts import KnownFacts
-from tests.memory.facts_by_hand import RELATIONS, Log, day
+from tests.memory.fact_log import RELATIONS, Log, day
 
 ENTITIES = ["a", "b", "c", "d"]
 EVER = day(1_000)
 
 
-class Said(NamedTuple):
-    """What someone asserts: from this day, until that one."""
+class Assertion(NamedTuple):
+    """An assertion that is valid from day `begins`, for `lasts` days."""
 
     subject: str
     relation: str
@@ -29,7 +29,7 @@ class Said(NamedTuple):
     lasts: int | None
     by: str
 
-    def on(self, log: Log) -> str:
+    def append_to(self, log: Log) -> str:
         ends = None if self.lasts is None else day(self.begins + self.lasts)
         return log.assert_fact(
             self.subject, self.relation, self.object, self.by, valid_at=day(self.begins), invalid_at=ends
@@ -37,8 +37,8 @@ class Said(NamedTuple):
 
 
 SINGLE = ["runs_on", "partner_of"]
-said = st.builds(
-    Said,
+assertions = st.builds(
+    Assertion,
     subject=st.sampled_from(ENTITIES[:2]),
     relation=st.sampled_from(SINGLE),
     object=st.sampled_from(ENTITIES[2:]),
@@ -47,8 +47,8 @@ said = st.builds(
     by=st.sampled_from(["one", "two"]),
 )
 steps = st.lists(
-    said | st.tuples(st.just("retract"), st.integers(0, 20)) | st.tuples(st.just("same"), st.sampled_from(ENTITIES),
-    st.sampled_from(ENTITIES)),
+    assertions | st.tuples(st.just("retract"), st.integers(0, 20))
+    | st.tuples(st.just("same"), st.sampled_from(ENTITIES), st.sampled_from(ENTITIES)),
     max_size=12,
 )  # fmt: skip
 
@@ -56,8 +56,8 @@ steps = st.lists(
 def play(story) -> Log:
     log, ids = Log(), list[str]()
     for step in story:
-        if isinstance(step, Said):
-            ids.append(step.on(log))
+        if isinstance(step, Assertion):
+            ids.append(step.append_to(log))
         elif step[0] == "same":
             if step[1] != step[2]:
                 ids.append(log.assert_fact(step[1], "same_as", step[2]))
@@ -77,7 +77,7 @@ def read(relation: str) -> NamedRelation:
 
 @settings(max_examples=60)
 @given(steps)
-def test_a_subject_has_one_value_at_a_time_whatever_the_order_of_arrival(story):
+def test_a_subject_has_one_value_at_a_time(story):
     index = play(story).index()
     known = KnownFacts(index)
     for name in ENTITIES:
@@ -90,25 +90,25 @@ def test_a_subject_has_one_value_at_a_time_whatever_the_order_of_arrival(story):
 
 
 @settings(max_examples=40)
-@given(st.lists(said, max_size=8, unique_by=lambda each: each.begins), st.randoms(use_true_random=False))
-def test_facts_that_arrive_late_or_out_of_order_leave_the_same(told, random):
+@given(st.lists(assertions, max_size=8, unique_by=lambda each: each.begins), st.randoms(use_true_random=False))
+def test_the_order_of_arrival_does_not_matter(asserted, random):
     def outcome(order):
         log = Log()
         for each in order:
-            each.on(log)
+            each.append_to(log)
         return sorted(
             (span.fact.triplet, span.begins, span.ends or EVER, span.state, span.fact.source)
             for span in spans(log.index())
         )
 
-    shuffled = told.copy()
+    shuffled = asserted.copy()
     random.shuffle(shuffled)
-    assert outcome(told) == outcome(shuffled)
+    assert outcome(asserted) == outcome(shuffled)
 
 
 @settings(max_examples=25)
 @given(steps)
-def test_what_was_known_then_is_what_an_index_of_then_says(story):
+def test_past_knowledge_equals_the_index_of_that_time(story):
     log = play(story)
     index, then = log.index(), log.index(0)
     for until, event in enumerate(log.events, 1):
@@ -118,21 +118,21 @@ def test_what_was_known_then_is_what_an_index_of_then_says(story):
 
 @settings(max_examples=40)
 @given(steps, st.integers(0, 12))
-def test_a_query_at_a_moment_returns_what_the_timelines_say(story, number):
+def test_a_query_at_a_moment_agrees_with_the_timelines(story, number):
     known = KnownFacts(play(story).index())
     at = millis(day(number))
     for name in ENTITIES:
         for relation in SINGLE:
             found = [fact.id for fact in known.find(at, name, read(relation), None, None)]
-            told = {span.fact.id for span in known.timeline(name, read(relation), 1_000) if span.holds(day(number))}
-            assert found == [*told]
+            expected = {span.fact.id for span in known.timeline(name, read(relation), 1_000) if span.holds(day(number))}
+            assert found == [*expected]
     everything = [fact.id for fact in known.find(at, None, None, None, None) if fact.relation in SINGLE]
     assert set(everything) == {span.fact.id for span in spans(play(story).index()) if span.holds(day(number))}
 
 
 @settings(max_examples=20)
 @given(steps)
-def test_events_that_come_again_change_nothing(story):
+def test_repeated_events_change_nothing(story):
     log = play(story)
     index = log.index()
     before = spans(index)
@@ -144,13 +144,13 @@ def test_events_that_come_again_change_nothing(story):
 def test_a_later_value_of_another_source_ends_the_one_before():
     log = Log()
     log.assert_fact("app", "runs_on", "Node 24", "two", valid_at=day(5))
-    log.assert_fact("app", "runs_on", "Node 20", "one", valid_at=day(1))  # told late
+    log.assert_fact("app", "runs_on", "Node 20", "one", valid_at=day(1))  # asserted late
     first, second = KnownFacts(log.index()).timeline("App", read("runs_on"), 10)
     assert (first.fact.object, first.begins, first.ends) == ("Node 20", day(1), day(5))
     assert (second.fact.object, second.ends, first.ended_by) == ("Node 24", None, second.fact.id)
 
 
-def test_a_source_that_says_something_else_of_the_same_moment_corrects_itself():
+def test_a_source_can_correct_its_value_of_a_moment():
     log = Log()
     log.assert_fact("app", "runs_on", "Node 22", valid_at=day(1))
     log.assert_fact("app", "runs_on", "Node 24", valid_at=day(1))
@@ -172,7 +172,7 @@ def test_sources_that_disagree_about_a_moment_contest_each_other():
     assert [fact.id for fact in KnownFacts(log.index()).find(millis(day(4)), "app", None, None, None)] == [two]
 
 
-def test_a_moment_that_was_not_given_is_never_contested():
+def test_facts_without_valid_at_are_never_contested():
     log = Log()
     log.assert_fact("app", "runs_on", "Node 22", "one")
     event = log.events[0]
@@ -191,7 +191,7 @@ def test_both_sides_of_a_symmetric_relation_have_one_value():
     assert [fact.subject for fact in known.find(millis(day(4)), "bob", read("partner_of"), None, None)] == ["cleo"]
 
 
-def test_names_of_one_entity_share_its_values_from_when_that_is_known():
+def test_merged_names_share_their_values_since_the_merge():
     log = Log()
     log.assert_fact("user", "runs_on", "Linux", valid_at=day(1))
     log.assert_fact("Ann", "runs_on", "Plan 9", valid_at=day(2))

@@ -1,4 +1,4 @@
-"""What the facts of a scope promise."""
+"""Facts of a scope: assertions, queries, evidence, contests, and their events in the log."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def facts(bus: Bus) -> Facts:
     return bus.facts("p1")
 
 
-def told(found):
+def triplets(found):
     return [fact.triplet for fact in found]
 
 
@@ -46,22 +46,22 @@ def told(found):
 
 
 @USUAL
-def test_node_24_deprecates_node_20(facts, bus):
+def test_a_new_value_ends_the_old_one(facts, bus):
     old = facts.assert_fact("the project", "runs_on", "Node 20", valid_at="2025-03-01", source_text="we use Node 20")
     new = facts.assert_fact("the project", "upgraded to", "Node 24", valid_at="2026-02-01")
-    assert told(facts.query("The Project", "runs_on")) == ["the project -> runs_on -> Node 24"]
-    assert told(facts.query("the project", at="2025-12-31")) == ["the project -> runs_on -> Node 20"]
+    assert triplets(facts.query("The Project", "runs_on")) == ["the project -> runs_on -> Node 24"]
+    assert triplets(facts.query("the project", at="2025-12-31")) == ["the project -> runs_on -> Node 20"]
     assert facts.query("the project", at="2024-01-01") == []
     first, second = facts.timeline("the project", "runs_on")
     assert (first.fact, first.ends, first.ended_by) == (old, new.valid_at, new.id)
     assert (second.fact, second.ends, second.state) == (new, None, "valid")
     assert "Node 20" not in facts.render_triplets(1_000)
     assert "Node 20" not in bus.context.assemble(scopes=["p1"]).text
-    assert told(facts.query("the project", known_at=old.position)) == ["the project -> runs_on -> Node 20"]
+    assert triplets(facts.query("the project", known_at=old.position)) == ["the project -> runs_on -> Node 20"]
 
 
 @USUAL
-def test_a_fact_says_exactly_what_was_asserted(facts, bus):
+def test_a_fact_has_the_asserted_fields(facts, bus):
     seen = bus.page().add("observation", "the build log says so")
     fact = facts.assert_fact(
         "App", "Depends on", "react-resizable-panels", valid_at=datetime(2026, 1, 2, tzinfo=UTC),
@@ -77,13 +77,13 @@ def test_a_fact_says_exactly_what_was_asserted(facts, bus):
         assert another.facts("p1").query("app") == [fact]
 
 
-def test_without_valid_at_a_fact_is_true_from_when_it_is_asserted(facts):
+def test_without_valid_at_a_fact_is_valid_from_its_assertion(facts):
     fact = facts.assert_fact("App", "uses", "Docker")
     assert facts.query("App") == [fact]
     assert facts.query("App", at=fact.created_at - timedelta(milliseconds=1)) == []
 
 
-def test_a_retracted_fact_was_known_before(facts):
+def test_a_retracted_fact_is_known_at_earlier_positions(facts):
     fact = facts.assert_fact("App", "uses", "Docker")
     gone = facts.retract(fact.id, "it was another app")
     assert (gone.retraction.reason, gone.retraction.by) == ("it was another app", "tester")
@@ -94,7 +94,7 @@ def test_a_retracted_fact_was_known_before(facts):
     assert facts.retract(fact.id, "again") == gone
 
 
-def test_the_value_before_holds_again_when_the_new_one_is_retracted(facts):
+def test_retracting_a_value_restores_the_one_before(facts):
     old = facts.assert_fact("User", "lives_in", "New York", valid_at="2020-01-01")
     facts.retract(facts.assert_fact("User", "moved_to", "London", valid_at="2021-01-01").id, "that was a joke")
     assert facts.query("User") == [old]
@@ -118,7 +118,7 @@ def test_a_retry_returns_a_fact_whose_evidence_was_refuted_since(facts, bus):
         facts.assert_fact("Ann", "works_on", "Project A", evidence=[seen.id], event_id="another")
 
 
-# -- finding -----------------------------------------------------------------------------------------------------------
+# -- queries -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -131,14 +131,14 @@ def chain(facts):
     return facts
 
 
-def test_a_multi_hop_question_that_keyword_search_misses(chain, bus):
-    """Which docker tools does the user need? The names of the question are in no one text."""
+def test_a_path_answers_a_question_that_keyword_search_misses(chain, bus):
+    """Which Docker tools does the user need? No single text has both names of the question."""
     notes = bus.notes("s1")
     for fact in chain.query():
         notes.add(fact.triplet)
     assert [note.content for note in notes.search("Ann").notes] == ["Ann -> works_on -> Project A"]
     assert not any("runc" in note.content for note in notes.search("Ann").notes)
-    assert told(chain.path("Ann", "runc")) == [
+    assert triplets(chain.path("Ann", "runc")) == [
         "Ann -> works_on -> Project A", "Project A -> uses -> Docker", "Docker -> depends_on -> containerd",
         "containerd -> depends_on -> runc",
     ]  # fmt: skip
@@ -148,22 +148,22 @@ def test_a_multi_hop_question_that_keyword_search_misses(chain, bus):
 
 
 def test_a_query_follows_a_transitive_relation(chain):
-    assert told(chain.query("Docker", "depends_on")) == [
+    assert triplets(chain.query("Docker", "depends_on")) == [
         "Docker -> depends_on -> containerd", "containerd -> depends_on -> runc", "runc -> depends_on -> Linux",
     ]  # fmt: skip
-    assert told(chain.query("Docker", "depends_on", "runc")) == [
+    assert triplets(chain.query("Docker", "depends_on", "runc")) == [
         "Docker -> depends_on -> containerd", "containerd -> depends_on -> runc",
     ]  # fmt: skip
     assert chain.query("Docker", "depends_on", "Ann") == []
-    assert told(chain.query("Linux", "needed by", limit=1)) == ["runc -> depends_on -> Linux"]
+    assert triplets(chain.query("Linux", "needed by", limit=1)) == ["runc -> depends_on -> Linux"]
 
 
 def test_an_inverse_reads_a_relation_from_the_other_side(facts):
     facts.assert_fact("postgres", "needed by", "api")
-    assert told(facts.query("api", "depends on")) == ["postgres -> needed_by -> api"]
+    assert triplets(facts.query("api", "depends on")) == ["postgres -> needed_by -> api"]
     facts.assert_fact("Ann", "owns", "api", valid_at="2025-01-01")
     facts.assert_fact("api", "owner", "Bob", valid_at="2026-01-01")  # one owner at a time
-    assert told(facts.query(object="api", relation="owns")) == ["api -> owner -> Bob"]
+    assert triplets(facts.query(object="api", relation="owns")) == ["api -> owner -> Bob"]
 
 
 def test_a_symmetric_relation_holds_both_ways(facts):
@@ -171,22 +171,22 @@ def test_a_symmetric_relation_holds_both_ways(facts):
     assert facts.query("Bob", "knows") == facts.query(object="Ann") == facts.query() == [fact]
 
 
-def test_cycles_end_where_they_close(facts):
+def test_a_search_ends_in_cycles(facts):
     for a, b in ("ab", "bc", "ca"):
         facts.assert_fact(a, "depends_on", b)
-    assert told(facts.query("a", "depends_on")) == ["a -> depends_on -> b", "b -> depends_on -> c"]
+    assert triplets(facts.query("a", "depends_on")) == ["a -> depends_on -> b", "b -> depends_on -> c"]
     assert [each.entity for each in facts.neighbours("a", 20)] == ["b", "c"]
     assert facts.path("a", "a") == facts.path("a", "nobody") == []
 
 
-def test_the_shortest_of_several_ways_is_found(facts):
+def test_the_shortest_path_is_found(facts):
     for a, b in ("ab", "bc", "cd", "de", "ax", "xe", "zz"):
         if a != b:
             facts.assert_fact(a, "uses", b)
-    assert told(facts.path("e", "a")) == ["x -> uses -> e", "a -> uses -> x"]
+    assert triplets(facts.path("e", "a")) == ["x -> uses -> e", "a -> uses -> x"]
 
 
-def test_a_path_knows_only_what_is_true_then(facts):
+def test_a_path_has_only_facts_that_are_valid_at_its_time(facts):
     facts.assert_fact("Ann", "works_at", "Acme", valid_at="2020-01-01")
     facts.assert_fact("Ann", "works_at", "Initech", valid_at="2022-01-01")
     facts.assert_fact("Acme", "located_in", "Berlin", valid_at="2019-01-01")
@@ -194,7 +194,7 @@ def test_a_path_knows_only_what_is_true_then(facts):
     assert len(facts.path("Ann", "Berlin", at="2021-06-01")) == 2
 
 
-def test_what_follows_for_too_many_facts_is_refused(facts, monkeypatch):
+def test_a_search_over_too_many_facts_is_refused(facts, monkeypatch):
     facts.ingest("\n".join(f"hub -> uses -> spoke {number}" for number in range(300)))
     assert len(facts.neighbours("hub", limit=7)) == 7
     monkeypatch.setattr(fact_paths, "MAX_FOLLOWED", 200)
@@ -203,37 +203,37 @@ def test_what_follows_for_too_many_facts_is_refused(facts, monkeypatch):
     assert len(facts.query("hub", limit=5)) == 5
 
 
-def test_the_last_asserted_facts_come_first(facts):
+def test_facts_are_listed_newest_first(facts):
     facts.ingest("a -> uses -> b\nc -> uses -> d\ne -> uses -> f")
-    assert told(facts.query(limit=2)) == ["e -> uses -> f", "c -> uses -> d"]
-    assert told(facts.query(relation="uses", limit=2)) == ["e -> uses -> f", "c -> uses -> d"]
+    assert triplets(facts.query(limit=2)) == ["e -> uses -> f", "c -> uses -> d"]
+    assert triplets(facts.query(relation="uses", limit=2)) == ["e -> uses -> f", "c -> uses -> d"]
 
 
 # -- names -------------------------------------------------------------------------------------------------------------
 
 
-def test_two_names_of_one_entity_can_be_joined_and_parted(facts):
+def test_two_names_can_be_merged_and_separated(facts):
     facts.assert_fact("NYC", "located_in", "US")
     facts.assert_fact("User", "lives_in", "New York", valid_at="2020-01-01")
-    joined = facts.same_as("NYC", "new york")
-    assert facts.same_as("New York", "NYC") == joined
-    assert told(facts.query(object="nyc", relation="lives_in")) == ["User -> lives_in -> New York"]
+    merged = facts.same_as("NYC", "new york")
+    assert facts.same_as("New York", "NYC") == merged
+    assert triplets(facts.query(object="nyc", relation="lives_in")) == ["User -> lives_in -> New York"]
     assert len(facts.path("User", "US")) == 2
     for call in (facts.same_as, facts.not_same_as):
         with pytest.raises(InvalidField, match="b: ' nyc ' is the same name as a; give two names of one entity"):
             call("NYC", " nyc ")
         with pytest.raises(InvalidField, match="a: 5 must be"):
             call(5, "nyc")
-    (parted,) = facts.not_same_as("New York", "NYC")
-    assert parted.id == joined.id
+    (separated,) = facts.not_same_as("New York", "NYC")
+    assert separated.id == merged.id
     assert facts.query(object="nyc", relation="lives_in") == []
     assert facts.path("User", "US") == []
-    assert len(facts.path("User", "US", known_at=joined.position)) == 2
+    assert len(facts.path("User", "US", known_at=merged.position)) == 2
     with pytest.raises(NotFound, match="no fact says"):
         facts.not_same_as("New York", "NYC")
 
 
-def test_names_that_are_one_through_others_are_not_parted(facts):
+def test_names_merged_through_others_are_not_separated(facts):
     facts.same_as("NYC", "New York")
     facts.same_as("New York", "The Big Apple")
     with pytest.raises(Conflict, match=r"through other names: fact_.*retract what is wrong"):
@@ -244,7 +244,7 @@ def test_names_that_are_one_through_others_are_not_parted(facts):
 
 
 @USUAL
-def test_refuting_an_observation_pulls_back_the_facts_that_rest_on_it(bus, facts):
+def test_refuting_evidence_retracts_its_facts(bus, facts):
     seen = bus.page("elsewhere").add("observation", "Ann said so")
     other = bus.page("elsewhere").add("observation", "Bob said so")
     fact = facts.assert_fact("Ann", "works_on", "Project A", evidence=[other.id, seen.id])
@@ -259,7 +259,7 @@ def test_refuting_an_observation_pulls_back_the_facts_that_rest_on_it(bus, facts
     assert facts.query("Ann", known_at=fact.position) == [fact]
 
 
-def test_an_interrupted_refutation_is_finished_by_who_follows_the_log(bus, facts, monkeypatch):
+def test_an_interrupted_refutation_is_completed_from_the_log(bus, facts, monkeypatch):
     seen = bus.page("elsewhere").add("observation", "Ann said so")
     facts.assert_fact("Ann", "works_on", "Project A", evidence=[seen.id])
 
@@ -284,7 +284,7 @@ def test_refuted_or_unknown_evidence_is_refused(bus, facts):
         facts.assert_fact("Ann", "works_on", "Project A", evidence=["01M7ZG05XPKZK2CR4XCAZB2BQ8"])
 
 
-def test_why_says_which_text_who_and_when(bus, facts):
+def test_why_shows_the_source_the_text_and_the_end(bus, facts):
     seen = bus.page().add("observation", "the log says v24")
     old = facts.assert_fact("App", "runs_on", "Node 20", valid_at="2025-01-01")
     fact = facts.assert_fact("App", "runs_on", "Node 24", source_text="we upgraded", evidence=[seen.id])
@@ -296,11 +296,11 @@ def test_why_says_which_text_who_and_when(bus, facts):
         facts.why("fact_1")
 
 
-# -- what rules cannot decide ------------------------------------------------------------------------------------------
+# -- contested facts ---------------------------------------------------------------------------------------------------
 
 
 @USUAL
-def test_sources_that_disagree_go_to_review_with_both_sides(connect):
+def test_contested_facts_go_to_review_with_both_sides(connect):
     bus, other = connect(), connect(source="other")
     facts, theirs = bus.facts("p1"), other.facts("p1")
     seen = [bus.page().add("observation", text) for text in ("a", "b")]
@@ -335,7 +335,7 @@ def test_a_source_that_corrects_itself_ends_the_review(bus, connect):
 # -- bad input ---------------------------------------------------------------------------------------------------------
 
 
-def test_an_unknown_relation_offers_the_nearest(facts, bus):
+def test_an_unknown_relation_error_names_the_nearest(facts, bus):
     with pytest.raises(UnknownRelation, match="did you mean 'depends_on'") as refused:
         facts.assert_fact("a", "depnds_on", "b")
     assert (refused.value.relation, refused.value.nearest) == ("depnds_on", "depends_on")
@@ -345,7 +345,7 @@ def test_an_unknown_relation_offers_the_nearest(facts, bus):
 
 
 @pytest.mark.parametrize(
-    ("said", "problem"),
+    ("fields", "problem"),
     [
         ({"valid_at": "2026-01-01", "invalid_at": "2025-01-01"}, "is not after valid_at"),
         ({"valid_at": "2026-01-01", "invalid_at": "2026-01-01"}, "is not after valid_at"),
@@ -364,13 +364,13 @@ def test_an_unknown_relation_offers_the_nearest(facts, bus):
         ({"relation": "same_as", "valid_at": "2020-01-01"}, "leave out valid_at"),
     ],
 )
-def test_bad_facts_are_refused_and_nothing_is_written(facts, bus, said, problem):
+def test_an_invalid_fact_is_refused_and_not_written(facts, bus, fields, problem):
     with pytest.raises(InvalidField, match=problem):
-        facts.assert_fact(**{"subject": "a", "relation": "uses", "object": "b"} | said)
+        facts.assert_fact(**{"subject": "a", "relation": "uses", "object": "b"} | fields)
     assert log_length(bus) == 0
 
 
-def test_bad_questions_are_refused(facts, bus):
+def test_invalid_queries_are_refused(facts, bus):
     for ask, error in (
         (lambda: bus.facts("a b"), InvalidName),
         (lambda: bus.facts("x" * 120), InvalidName),
@@ -390,7 +390,7 @@ def test_bad_questions_are_refused(facts, bus):
             ask()
 
 
-def test_a_wrong_file_of_relations_is_refused_when_the_bus_is_opened(connect, tmp_path):
+def test_an_invalid_relations_file_is_refused_on_connect(connect, tmp_path):
     file = tmp_path / "relations.yaml"
     file.write_text("relations:\n  uses: {values: two}\n")
     with pytest.raises(RelationsError, match=rf"{file}:2:10: relations\.uses\.values: 'two' is not how many"):
@@ -402,7 +402,7 @@ def test_a_wrong_file_of_relations_is_refused_when_the_bus_is_opened(connect, tm
         facts.assert_fact("Rex", "uses", "a bone")
 
 
-def test_facts_of_relations_that_are_gone_are_read_with_many_values(connect, tmp_path):
+def test_facts_of_removed_relations_have_many_values(connect, tmp_path):
     file = tmp_path / "relations.yaml"
     file.write_text("relations:\n  barks_at: {values: one}\n")
     connect(relations=file).facts("p1").ingest("Rex -> barks_at -> Ann\nRex -> barks_at -> Bob")
@@ -413,7 +413,7 @@ def test_a_full_disk_loses_nothing(facts, bus):
     facts.assert_fact("a", "uses", "b")
     facts.query()
     (held,) = bus.core.facts._cached.values()
-    held.memory._write("PRAGMA max_page_count = 1")  # no more than there are
+    held.memory._write("PRAGMA max_page_count = 1")  # no room for more
     facts.ingest("\n".join(f"{'long ' * 40} {number} -> uses -> b" for number in range(200)))
     with pytest.raises(IndexFailed, match=r"disk is full; free space where"):
         facts.query()
@@ -447,7 +447,7 @@ def test_a_rebuilt_state_has_the_same_facts(facts, bus):
     assert bus.verify().findings == []
 
 
-def test_threads_lose_nothing(facts):
+def test_concurrent_threads_lose_no_facts(facts):
     def work(number):
         facts.assert_fact(f"thread {number}", "uses", "Docker")
         return len(facts.query(f"thread {number}"))
@@ -457,7 +457,7 @@ def test_threads_lose_nothing(facts):
     assert len(facts.query(object="docker", limit=None)) == 40
 
 
-async def test_tasks_lose_nothing(engine, bus_name):
+async def test_concurrent_tasks_lose_no_facts(engine, bus_name):
     async with await AsyncBus.connect(engine.url, bus=bus_name, shards=engine.shards, source="tester") as bus:
         facts = bus.facts("p1")
         await asyncio.gather(*(facts.assert_fact(f"task {number}", "uses", "Docker") for number in range(40)))
@@ -465,7 +465,7 @@ async def test_tasks_lose_nothing(engine, bus_name):
         assert len(await facts.neighbours("docker", limit=None)) == 40
 
 
-def test_only_what_is_new_is_read_again(facts, bus, monkeypatch):
+def test_a_query_folds_only_new_events(facts, bus, monkeypatch):
     facts.assert_fact("a", "uses", "b")
     facts.query()
     (held,) = bus.core.facts._cached.values()
@@ -476,14 +476,14 @@ def test_only_what_is_new_is_read_again(facts, bus, monkeypatch):
     assert [call.args[0].about for call in folded.call_args_list] == ["c"]
 
 
-def test_a_session_that_ends_leaves_the_facts(facts, bus):
+def test_the_end_of_a_session_keeps_the_facts(facts, bus):
     facts.assert_fact("a", "uses", "b")
     bus.notes("p1").add("a note")
     bus.end_session("p1")
     assert len(facts.query()) == 1
 
 
-def test_the_present_is_never_before_the_newest_event(facts, monkeypatch):
+def test_a_clock_behind_the_engines_hides_no_new_facts(facts, monkeypatch):
     monkeypatch.setattr(
         "scratchbus.readmodel.known_facts.time.time_ns", lambda: 0
     )  # a clock that is far behind the engine's

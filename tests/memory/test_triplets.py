@@ -11,7 +11,7 @@ from scratchbus.errors import EventIdReused, InvalidField, TooLarge, UnknownRela
 from tests.engines import ONE
 from tests.inspection import log_length
 from tests.memory import savings
-from tests.memory.facts_by_hand import RELATIONS
+from tests.memory.fact_log import RELATIONS
 from tests.memory.transcripts import ALL
 
 pytestmark = pytest.mark.engines(*ONE)
@@ -22,7 +22,7 @@ def facts(bus: Bus):
     return bus.facts("p1")
 
 
-def told(found):
+def triplets(found):
     return [fact.triplet for fact in found]
 
 
@@ -52,7 +52,7 @@ def test_lines_become_triplets():
     assert lines("App -> uses -> Docker", RELATIONS)[0].source_text == "App -> uses -> Docker"
 
 
-def test_what_is_ingested_is_one_batch_that_can_be_repeated(facts, bus):
+def test_an_ingestion_is_one_batch_that_can_be_retried(facts, bus):
     found = facts.ingest("a -> uses -> b\nb -> uses -> c", event_id="mine", confidence=0.5)
     assert [(fact.triplet, fact.source_text, fact.confidence) for fact in found] == [
         ("a -> uses -> b", "a -> uses -> b", 0.5),
@@ -72,7 +72,7 @@ def test_any_function_can_be_the_extractor(facts):
         yield {"subject": "App", "relation": "uses", "object": "make"}
 
     found = facts.ingest("We use Docker, git and make.", model)
-    assert told(found) == ["App -> uses -> Docker", "App -> uses -> git", "App -> uses -> make"]
+    assert triplets(found) == ["App -> uses -> Docker", "App -> uses -> git", "App -> uses -> make"]
     assert found[0].source_text == "We use Docker, git and make."
 
 
@@ -88,7 +88,7 @@ def test_any_function_can_be_the_extractor(facts):
         ([("a", "uses", f"b{number}") for number in range(1_001)], TooLarge, "split the text"),
     ],
 )
-def test_an_extractor_that_answers_nonsense_leaves_nothing(facts, bus, answer, error, problem):
+def test_an_invalid_extraction_asserts_nothing(facts, bus, answer, error, problem):
     with pytest.raises(error, match=problem):
         facts.ingest("a text", lambda text: answer)
     assert log_length(bus) == 0
@@ -99,7 +99,7 @@ def test_an_extractor_that_answers_nonsense_leaves_nothing(facts, bus, answer, e
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_triplets_stand_for_a_transcript_with_a_fraction_of_its_tokens(facts, name):
+def test_triplets_have_a_fraction_of_the_tokens_of_a_transcript(facts, name):
     text, summary = ALL[name]
     facts.ingest(summary)
     shown = facts.render_triplets(10_000)
@@ -110,7 +110,7 @@ def test_triplets_stand_for_a_transcript_with_a_fraction_of_its_tokens(facts, na
 
 @pytest.mark.parametrize("budget", [1, 5, 12, 20, 40, 80, 1_000])
 @pytest.mark.parametrize("counter", [estimate_tokens, len])
-def test_a_rendering_keeps_its_budget_and_says_what_is_left_out(facts, budget: int, counter: TokenCounter):
+def test_a_rendering_keeps_its_budget_and_counts_omissions(facts, budget: int, counter: TokenCounter):
     facts.ingest("\n".join(f"App -> uses -> tool {number}" for number in range(12)))
     text = facts.render_triplets(budget, counter=counter)
     assert counter(text) <= budget
@@ -132,7 +132,7 @@ def test_a_context_shows_the_facts_of_a_scope_as_quotes(facts, bus):
     assert small.left_out["facts"] > 0
 
 
-def test_what_was_asserted_again_is_shown_once_and_leaves_room(bus: Bus, facts):
+def test_facts_asserted_again_are_rendered_once(bus: Bus, facts):
     for _ in range(50):
         facts.assert_fact("Heron", "uses", "Docker")
     again = facts.assert_fact("heron", "Works with", "docker")

@@ -1,4 +1,4 @@
-"""Transcripts of agents at work, and the facts that stand for them, as an extractor would return these."""
+"""Transcripts of agents at work, and their facts as an extractor would return them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Transcript(NamedTuple):
-    """What was said, and what is worth keeping of it."""
+    """A transcript, and the facts of it that are worth keeping."""
 
     text: str
     facts: str

@@ -1,4 +1,4 @@
-"""Whatever is said, summed up and ended, all that was said is shown, or something that stands for it."""
+"""A conversation shows every turn, either itself or a turn that replaces it."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ STEPS = st.lists(
 
 
 class Session:
-    """A conversation that grows, and which turns each thing that it ever showed stands for."""
+    """A growing conversation, and the original turns that each shown turn represents."""
 
     def __init__(self) -> None:
         self.conversation = Conversation()
         self.events: list[Event] = []
-        self.said: list[str] = []
+        self.appended: list[str] = []
         self.tasks: list[str] = []
         self.ended: set[str] = set()
-        self.stands_for: dict[str, set[str]] = {}
+        self.represents: dict[str, set[str]] = {}
 
-    def happen(self, kind: type[Event], prefix: str, subject: str = "", **fields: Any) -> str:
+    def append_event(self, kind: type[Event], prefix: str, subject: str = "", **fields: Any) -> str:
         at = len(self.events) + 1
         subject = subject or f"{prefix}_{1000 + at}"
         event = kind(by="x", id=f"e{at}", page="session:s1", subject=subject, **fields).placed(ms=1000 + at, seq=at)
@@ -42,20 +42,20 @@ class Session:
         self.conversation.evolve(event)
         return subject
 
-    def take(self, verb: str, which: Any) -> None:
+    def run_step(self, verb: str, which: Any) -> None:
         shown = self.conversation.shown()
         if verb == "say":
             task = self.tasks[which] if which is not None and which < len(self.tasks) else None
-            self.said.append(self.happen(TurnAppended, "turn", role="user", content="x", task=task))
+            self.appended.append(self.append_event(TurnAppended, "turn", role="user", content="x", task=task))
         elif verb == "begin":
-            self.tasks.append(self.happen(TaskBegun, "task", title="x"))
+            self.tasks.append(self.append_event(TaskBegun, "task", title="x"))
         elif verb == "end" and which < len(self.tasks) and self.tasks[which] not in self.ended:
-            self.ended.add(self.happen(TaskEnded, "task", self.tasks[which], summary="done"))
+            self.ended.add(self.append_event(TaskEnded, "task", self.tasks[which], summary="done"))
         elif verb == "compact" and (ids := [shown[place].id for place in sorted(which) if place < len(shown)]):
-            self.happen(TurnsCompacted, "turn", turns=ids, content="x")
+            self.append_event(TurnsCompacted, "turn", turns=ids, content="x")
         for turn in self.conversation.shown():
-            whole = {id for other in turn.replaces for id in self.stands_for.get(other, {other})}
-            self.stands_for[turn.id] = whole or {turn.id}
+            whole = {id for other in turn.replaces for id in self.represents.get(other, {other})}
+            self.represents[turn.id] = whole or {turn.id}
 
 
 LATE = [("begin", None), ("say", 0), ("end", 0), ("compact", {0}), ("say", 0)]
@@ -65,21 +65,21 @@ NESTED = [("begin", None), ("begin", None), ("say", 1), ("end", 1), ("compact", 
 @example(LATE)
 @example(NESTED)
 @given(STEPS)
-def test_nothing_that_was_said_is_missing(steps):
+def test_every_turn_is_shown_or_represented(steps):
     session = Session()
     for verb, which in steps:
-        session.take(verb, which)
+        session.run_step(verb, which)
         shown = session.conversation.shown()
-        assert {id for turn in shown for id in session.stands_for[turn.id]} == set(session.said)
+        assert {id for turn in shown for id in session.represents[turn.id]} == set(session.appended)
         assert len({turn.id for turn in shown}) == len(shown)
-        assert [turn.id for turn in session.conversation.original_turns()] == session.said
+        assert [turn.id for turn in session.conversation.original_turns()] == session.appended
 
 
 @given(STEPS)
-def test_events_that_come_again_change_nothing(steps):
+def test_repeated_events_change_nothing(steps):
     session = Session()
     for verb, which in steps:
-        session.take(verb, which)
+        session.run_step(verb, which)
     before = session.conversation.shown()
     for event in session.events:
         session.conversation.evolve(event)

@@ -1,4 +1,4 @@
-"""A chunk of events is folded into documents as the events are one by one."""
+"""Folding a chunk of events gives the same documents as folding them one by one."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ TOO_LATE = [("one", ("added", '"content":"a"')), ("one", ("claimed", '"holder":"
 
 @example(TOO_LATE, 2)
 @given(st.lists(st.tuples(st.sampled_from(("one", "two")), events), max_size=30), st.integers(1, 30))
-def test_chunks_are_folded_as_events_are(log: list[tuple[str, tuple[str, str]]], size: int) -> None:
+def test_chunks_are_folded_like_single_events(log: list[tuple[str, tuple[str, str]]], size: int) -> None:
     entries = [_entry(seq, *each) for seq, each in enumerate(log, 1)]
     singly: Documents = {}
     for entry in entries:

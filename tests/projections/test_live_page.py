@@ -1,4 +1,4 @@
-"""A page in memory, on bare events: no engine and no clock of its own."""
+"""A page in memory, tested with plain events, without an engine or a clock."""
 
 from math import inf
 
@@ -21,7 +21,7 @@ class Story:
         self.page = LivePage((), START)
         self.seq = 0
 
-    def tell(self, subject, event):
+    def append(self, subject, event):
         self.seq += 1
         at = START + self.seq * 1000
         placed = event.placed(id=f"e{self.seq}", page="main", subject=subject, type="t", ms=at, seq=self.seq)
@@ -31,7 +31,7 @@ class Story:
         return turn
 
     def add(self, subject, **more):
-        return self.tell(subject, Added(content="x", by="tool", **more))
+        return self.append(subject, Added(content="x", by="tool", **more))
 
 
 def status(to):
@@ -53,35 +53,35 @@ def as_stored(observation):
 
 
 @pytest.mark.parametrize("form", [lambda observation: observation, as_stored], ids=["models", "as stored"])
-def test_what_is_built_at_once_is_what_was_told_one_by_one(form):
+def test_a_page_built_at_once_equals_one_built_from_events(form):
     story = Story()
     for n, subject in enumerate("ABCDEF"):
         story.add(subject, tags=["a"] if n % 2 else ["a", "b"], priority=50 + n % 3, owner="me" if n > 3 else None,
                   ttl=60_000 * (n + 1))  # fmt: skip
-    story.tell("B", status("pending_review"))
-    story.tell("C", status("resolved"))
-    story.tell("D", Claimed(holder="me", ttl=5_000, by="tool"))
-    story.tell("E", Updated(changes={"tags": ["b"], "owner": None}, by="tool"))
-    told = list(story.page.walk([], None))
-    built = LivePage(map(form, told), START)
+    story.append("B", status("pending_review"))
+    story.append("C", status("resolved"))
+    story.append("D", Claimed(holder="me", ttl=5_000, by="tool"))
+    story.append("E", Updated(changes={"tags": ["b"], "owner": None}, by="tool"))
+    walked = list(story.page.walk([], None))
+    built = LivePage(map(form, walked), START)
     assert everything(built) == everything(story.page)
     for now in (START + 20_000, START + 130_000, START + 10_000_000):
         built.advance(now)
         story.page.advance(now)
         assert everything(built) == everything(story.page)
-        assert everything(LivePage(map(form, told), now)) == everything(story.page)
+        assert everything(LivePage(map(form, walked), now)) == everything(story.page)
 
 
 @pytest.mark.parametrize("form", [lambda observation: observation, as_stored], ids=["models", "as stored"])
-def test_what_a_page_began_with_evolves_like_the_rest(form):
+def test_initial_observations_evolve_like_added_ones(form):
     story = Story()
     for subject in "ABC":
         story.add(subject, tags=["a"], ttl=60_000)
     built = LivePage(map(form, story.page.walk([], None)), START)
     assert built.get("C") is built.get("C") is built.active(1)[0]
-    before, after = story.tell("A", Updated(changes={"tags": ["b"]}, by="tool"))
+    before, after = story.append("A", Updated(changes={"tags": ["b"]}, by="tool"))
     assert built.evolve(story.last) == ((before, after), "")
-    assert built.evolve(story.last) == ((after, after), "")  # which is in it already
+    assert built.evolve(story.last) == ((after, after), "")  # already folded
     assert everything(built) == everything(story.page)
 
 
@@ -90,13 +90,13 @@ def test_active_is_by_priority_then_newest_first():
     for subject, priority in (("A", 50), ("B", 90), ("C", 50), ("D", 90)):
         story.add(subject, priority=priority)
     assert ids(story.page.active(None)) == ["D", "B", "C", "A"]
-    story.tell("D", status("pending_review"))
+    story.append("D", status("pending_review"))
     assert ids(story.page.active(2)) == ["B", "C"]
-    story.tell("D", status("active"))
+    story.append("D", status("active"))
     assert ids(story.page.active(2)) == ["D", "B"]
 
 
-def test_the_smallest_index_is_walked_newest_first_and_below_a_place():
+def test_a_walk_is_newest_first_and_starts_below_a_position():
     story = Story()
     for n in range(6):
         story.add(f"{n}", tags=["a", "b"] if n % 3 == 0 else ["a"])
@@ -106,10 +106,10 @@ def test_the_smallest_index_is_walked_newest_first_and_below_a_place():
     assert ids(story.page.walk([("tag", "none")], None)) == []
 
 
-def test_time_does_what_it_does_at_its_millisecond_and_not_before():
+def test_claims_and_lives_end_exactly_at_their_millisecond():
     story = Story()
     story.add("A", ttl=60_000)
-    story.tell("A", Claimed(holder="me", ttl=10_000, by="tool"))
+    story.append("A", Claimed(holder="me", ttl=10_000, by="tool"))
     over, ends = START + 2_000 + 10_000, START + 1_000 + 60_000
     assert story.page.next_ms == over
     story.page.advance(over - 1)
@@ -122,7 +122,7 @@ def test_time_does_what_it_does_at_its_millisecond_and_not_before():
     assert story.page.next_ms == inf
 
 
-def test_a_time_between_two_milliseconds_is_not_come_before_the_second():
+def test_an_expiry_between_milliseconds_is_rounded_up():
     story = Story()
     story.add("A", expires_at=moment(START + 60_000).replace(microsecond=500))
     assert story.page.next_ms == START + 60_001
@@ -130,20 +130,20 @@ def test_a_time_between_two_milliseconds_is_not_come_before_the_second():
     assert story.page.get("A").is_open
 
 
-def test_a_life_that_was_prolonged_does_not_end_at_its_old_end():
+def test_a_prolonged_observation_ignores_its_old_expiry():
     story = Story()
     story.add("A", ttl=60_000)
-    story.tell("A", Updated(changes={"expires_at": moment(START + 120_000)}, by="tool"))
+    story.append("A", Updated(changes={"expires_at": moment(START + 120_000)}, by="tool"))
     story.page.advance(START + 61_000)
     assert ids(story.page.active(None)) == ["A"]
     assert story.page.next_ms == START + 120_000
 
 
-def test_what_is_off_the_page_is_in_no_index():
+def test_a_cleared_observation_is_in_no_index():
     story = Story()
     story.add("A", tags=["a"], owner="me", ttl=60_000)
-    story.tell("A", status("resolved"))
-    before, after = story.tell("A", Cleared(by="tool"))
+    story.append("A", status("resolved"))
+    before, after = story.append("A", Cleared(by="tool"))
     assert (before.id, after) == ("A", None)
     assert story.page.get("A") is None
     assert everything(story.page) == [[]] * 6
@@ -152,17 +152,17 @@ def test_what_is_off_the_page_is_in_no_index():
     assert everything(story.page) == [[]] * 6
 
 
-def test_an_event_that_an_observation_has_in_it_already_changes_nothing():
+def test_an_already_folded_event_changes_nothing():
     story = Story()
     story.add("A")
-    before, after = story.tell("A", Linked(action="goal-1", by="tool"))
+    before, after = story.append("A", Linked(action="goal-1", by="tool"))
     assert before.links == []
     story.seq = 1
-    assert story.tell("A", Linked(action="goal-2", by="tool")) == (after, after)
+    assert story.append("A", Linked(action="goal-2", by="tool")) == (after, after)
     assert story.page.get("A") is after
 
 
-def test_an_event_that_cannot_be_read_or_folded_marks_its_observation():
+def test_poison_marks_its_observation_as_damaged():
     story = Story()
     story.add("A")
     before, after = story.page.damage("A", START + 5_000, 5)
@@ -172,29 +172,29 @@ def test_an_event_that_cannot_be_read_or_folded_marks_its_observation():
     assert story.page.evolve(lost) == ((None, None), "FoldError: linked of an observation that is not on the page")
 
 
-def test_alarms_that_no_longer_count_do_not_pile_up(monkeypatch):
+def test_stale_alarms_do_not_pile_up(monkeypatch):
     monkeypatch.setattr(page_in_memory, "_MAX_STALE", 10)
     story = Story()
     story.add("A", ttl=86_400_000)
     for _ in range(200):
-        story.tell("A", Claimed(holder="me", ttl=3_600_000, by="tool"))
+        story.append("A", Claimed(holder="me", ttl=3_600_000, by="tool"))
     assert len(story.page._alarms) <= 12
     story.page.advance(START + 200_000 + 3_600_000 - 1)
     assert story.page.get("A").claim is not None
 
 
-def test_what_has_been_final_for_long_is_dropped_with_all_its_indexes():
+def test_old_final_observations_are_dropped_from_every_index():
     story = Story()
     story.page = LivePage((), START, 60_000)
     for subject in "ABC":
         story.add(subject, tags=["a"], ttl=10_000 if subject == "C" else None)
-    story.tell("A", status("archived"))
-    story.tell("B", status("resolved"))
+    story.append("A", status("archived"))
+    story.append("B", status("resolved"))
     story.page.advance(START + 63_999)
     assert ids(story.page.walk([("tag", "a")], None)) == ["C", "B", "A"]
     story.page.advance(START + 64_000)
     assert ids(story.page.walk([("tag", "a")], None)) == ["C", "B"]
     assert (len(story.page), story.page.get("A"), story.page.get("B").status) == (2, None, "resolved")
-    assert story.page.get("C").status == "archived"  # it has expired, and nobody has swept it yet
+    assert story.page.get("C").status == "archived"  # expired, but not yet swept
     story.page.evolve(Linked(action="goal", by="tool").placed(subject="A", ms=START + 70_000, seq=9))
     assert len(story.page) == 2

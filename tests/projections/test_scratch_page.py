@@ -1,4 +1,4 @@
-"""The fold of the Scratch Page, on bare events: no engine, no clock, no registry."""
+"""The fold of the Scratch Page, tested with plain events, without an engine, a clock or a registry."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -30,7 +30,7 @@ START = 1_800_000_000_000
 
 
 def fold(*events, step=1000):
-    """Return the observation after these events, one a second; copied or changed in place, it is the same."""
+    """Fold events, one a second, into an observation; folding in place must give the same."""
     observation = changed = None
     for number, event in enumerate(events):
         placed = event.placed(
@@ -50,7 +50,7 @@ def status(to, **more):
     return StatusChanged(status=to, status_class=classes[to], reason_code="changed", by="tool", **more)
 
 
-def test_what_is_added_begins_at_version_one():
+def test_an_added_observation_has_version_one():
     one = fold(added(source="other", tags=["a"], priority=70, times=3, ttl=60_000, dedupe_key="k"))
     assert (one.id, one.page, one.type, one.version, one.position.seq) == ("S", "main", "t", 1, 1)
     assert (one.source, one.tags, one.priority, one.occurrences, one.dedupe_key) == ("other", ["a"], 70, 3, "k")
@@ -59,7 +59,7 @@ def test_what_is_added_begins_at_version_one():
     assert (one.links, one.claim, one.damaged) == ([], None, False)
 
 
-def test_the_source_is_who_spoke_when_no_other_is_named():
+def test_the_source_defaults_to_the_author():
     assert fold(added()).source == "tool"
 
 
@@ -69,7 +69,7 @@ def test_every_event_moves_version_and_position():
     assert one.created_at == moment(START)
 
 
-def test_an_update_replaces_what_it_names():
+def test_an_update_replaces_the_named_fields():
     end = datetime(2100, 1, 1, tzinfo=UTC)
     changes: Changes = {"content": "y", "tags": [], "owner": None, "expires_at": end}
     one = fold(added(tags=["a"], owner="o", ttl=1000), Updated(changes=changes, by="x"))
@@ -94,21 +94,21 @@ def test_closing_ends_claim_and_reminder():
     assert one.archive_at == moment(START + 2000 + 3_600_000)
 
 
-def test_reopening_begins_a_life_with_or_without_end():
+def test_reopening_sets_a_new_expiry_or_none():
     closed = [added(ttl=1000), status("resolved", archive_after=1000)]
     assert fold(*closed, status("active", ttl=60_000)).expires_at == moment(START + 62_000)
     reopened = fold(*closed, status("active", ttl=0))
     assert (reopened.expires_at, reopened.archive_at, reopened.status_class) == (None, None, "open")
 
 
-def test_review_keeps_claim_reminder_and_end():
+def test_review_keeps_claim_reminder_and_expiry():
     one = fold(
         added(ttl=60_000, remind_on={"type": "x"}), Claimed(holder="h", ttl=9000, by="x"), status("pending_review")
     )
     assert (one.claim.by, one.remind_on, one.expires_at) == ("h", {"type": "x"}, moment(START + 60_000))
 
 
-def test_fences_grow_with_each_claim_but_not_when_it_is_prolonged():
+def test_fences_grow_with_claims_but_not_with_renewals():
     first = Claimed(holder="a", ttl=1000, by="x")
     one = fold(added(), first, Claimed(holder="a", ttl=5000, fence=1, by="x"))
     assert one.claim == Claim(by="a", fence=1, until=moment(START + 7000))
@@ -121,12 +121,12 @@ def test_an_action_is_linked_once():
     assert one.links == ["a", "b"]
 
 
-def test_a_reminder_that_fell_due_waits_no_more():
+def test_a_due_reminder_no_longer_waits():
     one = fold(added(remind_at=moment(START + 1), remind_on={"type": "x"}), Due(by="x"))
     assert (one.due_at, one.remind_at, one.remind_on) == (moment(START + 1000), None, None)
 
 
-def test_what_is_cleared_is_gone():
+def test_a_cleared_observation_is_gone():
     assert fold(added(), status("resolved"), Cleared(by="x")) is None
 
 
@@ -136,7 +136,7 @@ def test_events_that_are_not_about_observations_change_nothing():
     assert evolve(one, TypesChanged(text="", by="x")) is one
 
 
-def test_a_change_of_what_was_never_added_is_an_error():
+def test_a_change_of_a_missing_observation_is_an_error():
     with pytest.raises(FoldError, match="linked of an observation that is not on the page"):
         fold(Linked(action="a", by="x"))
 
@@ -149,7 +149,7 @@ def test_damage_moves_version_and_position_only():
     assert hurt.model_copy(update={"damaged": False, "version": 1, "ms": one.ms, "seq": one.seq}) == one
 
 
-def test_folding_changes_nothing_it_is_given():
+def test_folding_does_not_change_its_input():
     one = fold(added(tags=["a"]))
     before = one.model_dump()
     for event in (
@@ -161,7 +161,7 @@ def test_folding_changes_nothing_it_is_given():
     assert one.model_dump() == before
 
 
-def test_what_is_over_settles_as_archived():
+def test_an_expired_observation_settles_as_archived():
     one = fold(added(ttl=60_000), Claimed(holder="h", ttl=1000, by="x"))
     assert settled(one, START + 1999) is one
     assert settled(one, START + 2000).claim is None
@@ -170,12 +170,12 @@ def test_what_is_over_settles_as_archived():
     assert (over.status, over.status_class, over.reason_code, over.version) == ("archived", "final", "expired", 2)
 
 
-def test_what_is_closed_settles_as_it_is():
+def test_a_closed_observation_settles_unchanged():
     one = fold(added(ttl=1000), status("resolved"))
     assert settled(one, START + 10**9) is one
 
 
-def test_the_next_moment_is_the_first_that_time_brings():
+def test_the_next_moment_is_the_earliest_timed_change():
     assert next_moment(fold(added())) is None
     assert next_moment(fold(added(ttl=60_000))) == START + 60_000
     one = fold(added(ttl=60_000, remind_at=moment(START + 5000)), Claimed(holder="h", ttl=1000, by="x"))
@@ -185,7 +185,7 @@ def test_the_next_moment_is_the_first_that_time_brings():
     assert next_moment(fold(added(ttl=60_000), status("archived"))) is None
 
 
-def test_an_observation_is_found_by_type_tags_owner_and_what_it_waits_for():
+def test_an_observation_is_indexed_by_type_tags_owner_and_waiting():
     one = fold(added(tags=["a", "b"], owner="o", remind_on={"type": "x"}))
     assert set(index_entries(one)) == {
         ("type", "t"), ("tag", "a"), ("tag", "b"), ("owner", "o"), ("waiting", "event"),
@@ -202,7 +202,7 @@ def test_times_are_exact_to_the_millisecond():
     )
 
 
-def test_every_kind_of_event_is_known_to_the_fold_or_none_of_its_business():
+def test_every_kind_of_event_is_folded_or_ignored_on_purpose():
     from scratchbus.domain import conversation_events, fact_events, item_events, memory_events
     from scratchbus.domain.events import EVENTS
 

@@ -1,4 +1,4 @@
-"""The stored form of observations has all that they have, and no more."""
+"""The stored form of an observation has exactly the fields of the model."""
 
 from datetime import UTC, datetime
 
@@ -26,27 +26,27 @@ FULL = PLAIN.model_copy(
 )  # fmt: skip
 
 
-def test_it_has_the_same_fields():
-    assert {*BASICS, *Details.__struct_fields__, "displaced"} == {*Observation.model_fields}  # it is of answers alone
+def test_the_stored_form_has_the_fields_of_the_model():
+    assert {*BASICS, *Details.__struct_fields__, "displaced"} == {*Observation.model_fields}  # only in results
     assert {*StoredClaim.__struct_fields__} == {*Claim.model_fields}
 
 
-def test_the_details_that_come_with_an_addition_are_first_and_in_order():
+def test_the_details_of_an_addition_come_first_and_in_order():
     given = tuple(name for name in ObservationFields.model_fields if name not in BASICS)
     assert Details.__struct_fields__[: len(given) + 2] == (*given, "occurrences", "shard")
 
 
-def test_it_has_the_same_defaults():
+def test_the_stored_form_has_the_defaults_of_the_model():
     made = StoredObservation(id="A", page="main", type="t", source="s", content="x", added_ms=5, added_seq=7)
     assert as_observation(made) == PLAIN
     assert [*as_observation(made).__dict__] == [*Observation.model_fields]
 
 
-def test_it_has_the_place_of_the_last_event():
+def test_the_stored_form_has_the_position_of_the_last_event():
     assert [(each.ms, each.seq) for each in map(StoredObservation.of, (PLAIN, FULL))] == [(5, 7), (6, 9)]
 
 
-def test_what_is_inside_an_observation_is_its_own():
+def test_observations_share_no_mutable_values():
     stored = decode_row(encode_document(PLAIN))
     one, other = as_observation(stored), as_observation(stored)
     for field, value in one.__dict__.items():
@@ -56,13 +56,13 @@ def test_what_is_inside_an_observation_is_its_own():
 
 
 @pytest.mark.parametrize("observation", [PLAIN, FULL], ids=["plain", "full"])
-def test_what_is_stored_is_read_again(observation):
+def test_an_observation_survives_storing(observation):
     assert read_document(observation.id, encode_document(observation)) == observation
     assert as_observation(StoredObservation.of(observation)) == observation
     assert as_observation(observation) is observation
 
 
-def test_what_is_default_or_said_elsewhere_is_left_out():
+def test_default_and_redundant_fields_are_not_stored():
     assert msgspec.json.decode(encode_document(PLAIN)) == ["A", "main", "t", "s", 5, 7, "x", [], 50, None]
     changed = PLAIN.model_copy(update={"status": "resolved", "seq": 9, "ms": 6})
     assert msgspec.json.decode(encode_document(changed))[-1] == {"status": "resolved", "ms": 6, "seq": 9}
@@ -82,7 +82,7 @@ def test_what_is_default_or_said_elsewhere_is_left_out():
         b'{"id":"A","page":"main","type":"t","source":"s","content":"x","added_ms":5,"added_seq":7}',
     ],
 )
-def test_what_the_model_refuses_is_unreadable(wrong):
+def test_a_row_that_the_model_refuses_is_unreadable(wrong):
     with pytest.raises(UNREADABLE):
         read_document("A", wrong)
 
@@ -95,13 +95,13 @@ def test_what_the_model_refuses_is_unreadable(wrong):
     ],
     ids=str,
 )  # fmt: skip
-def test_filters_match_it_as_they_match_the_model(given):
+def test_filters_match_the_stored_form_like_the_model(given):
     wanted = Filter.parse(given)
     for observation in (PLAIN, FULL):
         assert wanted.matches(StoredObservation.of(observation)) == wanted.matches(observation)
 
 
-def test_it_reads_at_any_time_as_the_model_does():
+def test_the_stored_form_settles_like_the_model():
     ends = [PLAIN.model_copy(update={"expires_at": AT}), FULL, FULL.model_copy(update={"expires_at": None}), PLAIN]
     ends.append(FULL.model_copy(update={"status": "resolved", "status_class": "closed"}))
     for now in (millis(AT) - 1, millis(AT), millis(AT) + 1):

@@ -1,4 +1,4 @@
-"""Additions are folded by column into exactly what the fold of single events makes of them."""
+"""Folding additions by column stores exactly what folding single events does."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def one_by_one(entries: list[RawEntry]) -> ReadModel:
 
 
 def split(entries: list[RawEntry]) -> tuple[list[PageAdditions], list[RawEntry]]:
-    """Return the additions that are folded by column, by page, and all other entries."""
+    """Return the additions to fold by column, by page, and all other entries."""
     additions, others, decoded = split_additions(entries, decode_bodies(entries, KEYS.shard), KEYS.shard)
     assert len(decoded.bodies) == len(others)
     return additions, [*others]
@@ -86,7 +86,7 @@ def by_column(entries: list[RawEntry]) -> ReadModel:
 
 
 def _as_commands_of_engine(command: Command) -> list[Command]:
-    """Return what commands.lua does for a command."""
+    """Return the commands that commands.lua runs for a command."""
     if command[0] != "ADDITIONS":
         return [command]
     docs, due, behind, count, first, *rest = map(_as_bytes, command[1:])
@@ -110,7 +110,7 @@ def _as_bytes(part: str | bytes) -> bytes:
 
 
 def same(model: ReadModel, other: ReadModel) -> bool:
-    """Return whether two read models have the same in them."""
+    """Return whether two read models have the same content."""
     return bool(_as_text(model) == _as_text(other))
 
 
@@ -124,7 +124,7 @@ def _text(value: object) -> str:
 
 
 @pytest.mark.parametrize("body", PLAIN, ids=json.dumps)
-def test_an_addition_is_stored_as_its_fold_stores_it(body):
+def test_an_addition_is_stored_as_by_the_single_fold(body):
     entries = [entry(1, body)]
     additions, others = split(entries)
     assert [each.count for each in additions] == [1]
@@ -133,7 +133,7 @@ def test_an_addition_is_stored_as_its_fold_stores_it(body):
 
 
 @pytest.mark.parametrize("body", POISON, ids=json.dumps)
-def test_what_cannot_be_folded_is_left_to_the_fold_of_single_events(body):
+def test_poison_is_left_to_the_single_fold(body):
     entries = [entry(1, body)]
     assert split(entries) == ([], entries)
     assert by_column(entries).rejected == {"1795364195387-1"}
@@ -150,14 +150,14 @@ def test_what_cannot_be_folded_is_left_to_the_fold_of_single_events(body):
         [b"1-1", []],
     ],
 )
-def test_other_entries_are_left_to_it_too(other):
+def test_other_entries_are_left_to_the_single_fold(other):
     entries = [other, entry(2, {})]
     additions, others = split(entries)
     assert others == [other]
     assert [each.count for each in additions] == [1]
 
 
-def test_additions_about_which_more_is_said_are_left_to_it():
+def test_additions_with_later_events_are_left_to_the_single_fold():
     entries = [entry(1, {}), entry(2, {}, page="user:1"), entry(3, {"action": "goal"}, kind="linked", subject=ID + "1")]
     additions, others = split(entries)
     assert others == [entries[0], entries[2]]
@@ -165,25 +165,25 @@ def test_additions_about_which_more_is_said_are_left_to_it():
 
 
 @pytest.mark.parametrize("body", ['{"v":1,"by":"x","content":"old"}', '{"v":2,"content":"y","by":"x","times":3}'])
-def test_additions_of_older_schemas_or_written_by_hand_are_folded_alike(body):
+def test_old_and_handwritten_additions_are_folded_alike(body):
     by_hand = [b"1-7", [b"kind", b"added", b"subject", ID.encode() + b"7", b"page", b"main", b"event", body.encode()]]
     assert [each.count for each in split([entry(1, body), by_hand])[0]] == [2]
     assert same(by_column([entry(1, body), by_hand]), one_by_one([entry(1, body), by_hand]))
 
 
-def test_an_entry_written_by_hand_counts_as_one_about_its_subject():
+def test_a_handwritten_entry_counts_for_its_subject():
     by_hand = [b"1-2", [b"page", b"main", b"subject", ID.encode() + b"1", b"kind", b"linked", b"event", b"{}"]]
     assert split([entry(1, {}), by_hand]) == ([], [entry(1, {}), by_hand])
 
 
 @pytest.mark.parametrize("field", [b"subject", b"page", b"type"])
-def test_what_is_not_text_is_stored_alike(field):
-    place, flat = entry(1, {"ttl": 1})
+def test_invalid_utf8_is_stored_alike(field):
+    stream_id, flat = entry(1, {"ttl": 1})
     flat[flat.index(field) + 1] = b"\xffA"
-    assert same(by_column([[place, flat]]), one_by_one([[place, flat]]))
+    assert same(by_column([[stream_id, flat]]), one_by_one([[stream_id, flat]]))
 
 
-def test_positions_of_a_page_stay_in_order_when_some_are_folded_otherwise():
+def test_positions_of_a_page_stay_in_order_over_both_folds():
     entries = [
         entry(1, {}),
         entry(2, {}, subject="AA"),

@@ -1,4 +1,4 @@
-"""What the events of agents make of todo lists, tasks and scratchpads."""
+"""The folds of todo lists, tasks and scratchpads."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def test_a_todo_list_is_replaced_or_merged():
     assert folded(todo.evolve, TodoWritten(by="a", todos=[ONE, TWO]), TodoWritten(by="a", todos=[])).todos == []
 
 
-def test_a_run_is_in_the_history_of_the_scratchpad_and_changes_nothing_it_says():
+def test_a_run_does_not_change_the_content_of_the_scratchpad():
     pad = folded(scratchpad.evolve, ScratchpadWritten(by="a", content="x"), RUN.model_copy())
     assert (pad.content, pad.version) == ("x", 2)
     assert folded(scratchpad.evolve, RUN.model_copy()).content == ""
 
 
-def test_a_task_has_a_summary_once_it_is_over():
+def test_a_task_has_a_summary_once_it_has_ended():
     assert folded(tasks.evolve, TaskBegun(by="a", title="t")).summary is None
     assert folded(tasks.evolve, TaskBegun(by="a", title="t"), TaskEnded(by="a", summary="s")).summary == "s"
 
@@ -54,7 +54,7 @@ def test_a_task_that_was_never_begun_cannot_end():
         folded(tasks.evolve, TaskEnded(by="a", summary="s"))
 
 
-def test_what_was_erased_is_empty_and_may_be_written_again():
+def test_an_erased_memory_is_empty_and_can_be_written_again():
     erased = Erased(by="a", reason="r", positions=["1-1"], version=2)
     plan = folded(todo.evolve, TodoWritten(by="a", todos=[ONE]), erased, TodoWritten(by="a", todos=[TWO], merge=True))
     assert (plan.todos, plan.version, plan.revision) == ([TWO], 3, 3)

@@ -1,4 +1,4 @@
-"""Facts without an engine: the events as a log would have them, folded into an index."""
+"""Facts without an engine: the events of a log, folded into an index."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class Log:
     def __init__(self) -> None:
         self.events: list[Event] = []
 
-    def assert_fact(self, subject: str, relation: str, object: str, by: str = "tester", **said: Any) -> str:
+    def assert_fact(self, subject: str, relation: str, object: str, by: str = "tester", **fields: Any) -> str:
         """Append an assertion; return the id of the fact."""
         id = f"fact_{BEGIN_MS + len(self.events)}"
-        self._append(FactAsserted(by=by, about=subject, relation=relation, object=object, **said), id)
+        self._append(FactAsserted(by=by, about=subject, relation=relation, object=object, **fields), id)
         return id
 
     def retract(self, id: str) -> None:
@@ -44,7 +44,7 @@ class Log:
         self.events.append(event.placed(id=f"e{seq}", page="knowledge:p", subject=subject, ms=BEGIN_MS + seq, seq=seq))
 
     def index(self, until: int | None = None) -> FactIndex:
-        """Return the index of the first so many events, or of all."""
+        """Return the index of the first `until` events, or of all."""
         index = FactIndex(RELATIONS)
         index.loaded()
         for event in self.events[:until]:
