@@ -1,4 +1,4 @@
-"""A LangGraph store on the bus: durable, shared, with expiry, words and history."""
+"""A LangGraph store on the bus: durable, shared, with expiry, full-text search and history."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def keys(found: list[Any]) -> list[str]:
     return [item.key for item in found]
 
 
-def test_what_one_process_puts_another_reads(store: ScratchbusStore, url: str):
+def test_two_buses_share_a_store(store: ScratchbusStore, url: str):
     store.put(("users", "1"), "food", {"likes": "pizza", "deep": {"list": [1, None, True]}})
     with Bus.connect(url, source="other") as other:
         item = ScratchbusStore(other).get(("users", "1"), "food")
@@ -85,7 +85,7 @@ def test_items_are_exported_and_imported(bus: Bus, store: ScratchbusStore, url: 
         other.import_events([forged])
 
 
-def test_an_item_that_is_erased_is_gone_and_may_be_put_again(bus: Bus, store: ScratchbusStore):
+def test_an_erased_item_is_gone_and_can_be_put_again(bus: Bus, store: ScratchbusStore):
     store.put(("a",), "k", {"secret": "xyzzy"})
     item = bus.items().read().get(("a",), "k")
     assert item is not None
@@ -114,7 +114,7 @@ def test_an_item_that_is_erased_is_gone_and_may_be_put_again(bus: Bus, store: Sc
         ({}, ["a", "b", "c", "d"]),
     ],
 )
-def test_filters_compare(store: ScratchbusStore, filter: dict[str, Any], expected: list[str]):
+def test_filters_compare_values(store: ScratchbusStore, filter: dict[str, Any], expected: list[str]):
     values: dict[str, dict[str, Any]] = {
         "a": {"n": 1},
         "b": {"n": 2},
@@ -126,7 +126,7 @@ def test_filters_compare(store: ScratchbusStore, filter: dict[str, Any], expecte
     assert keys(store.search(("s",), filter=filter)) == expected
 
 
-def test_an_operator_that_does_not_exist_is_refused(store: ScratchbusStore):
+def test_an_unknown_operator_is_refused(store: ScratchbusStore):
     store.put(("s",), "a", {"n": 1})
     with pytest.raises(ValueError, match="is not an operator"):
         store.search(("s",), filter={"n": {"$regex": "1"}})
@@ -149,7 +149,7 @@ def test_a_query_finds_words_best_match_first(store: ScratchbusStore):
     assert keys(store.search((), query="pizza")) == ["long"]
 
 
-def test_only_the_fields_of_the_index_are_found(store: ScratchbusStore):
+def test_only_indexed_fields_are_searched(store: ScratchbusStore):
     value = {"title": "apple", "body": "banana", "list": [{"x": "cherry"}]}
     store.put(("s",), "none", value, index=False)
     store.put(("s",), "some", value, index=["title", "list[*].x"])
@@ -161,7 +161,7 @@ def test_only_the_fields_of_the_index_are_found(store: ScratchbusStore):
 
 
 def age(bus: Bus, key: str, ms: int) -> None:
-    """Let an item have been put or used so long ago."""
+    """Make the last use of an item `ms` milliseconds older."""
     held = bus.core.items._cached
     (cached,) = held.values()
     index = cached.memory
@@ -174,7 +174,7 @@ def test_an_item_expires_after_its_last_use(bus: Bus, store: ScratchbusStore):
     store.put(("s",), "k", {"n": 1}, ttl=1)
     store.put(("s",), "stays", {"n": 2})
     age(bus, "k", 50_000) if store.get(("s",), "k", refresh_ttl=False) else None
-    assert store.get(("s",), "k") is not None  # which begins its time again
+    assert store.get(("s",), "k") is not None  # this restarts its TTL
     assert [event.kind for event in bus.items().history(("s",), "k")] == ["item_put", "item_used"]
     store.search(("s",), refresh_ttl=False)
     age(bus, "k", 59_000)
@@ -187,7 +187,7 @@ def test_an_item_expires_after_its_last_use(bus: Bus, store: ScratchbusStore):
     assert store.sweep_ttl() == 0
 
 
-def test_a_sweep_spares_what_was_put_meanwhile(bus: Bus, store: ScratchbusStore, url: str):
+def test_a_sweep_keeps_an_item_that_was_put_again(bus: Bus, store: ScratchbusStore, url: str):
     store.put(("s",), "k", {"n": 1}, ttl=1)
     assert store.get(("s",), "k", refresh_ttl=False) is not None
     age(bus, "k", 61_000)
@@ -214,19 +214,19 @@ def test_a_namespace_is_a_list_of_labels(bus: Bus, namespace: Any):
 
 
 @pytest.mark.parametrize("ttl", [0, -1, -0.00001])
-def test_a_ttl_that_is_over_before_it_begins_is_refused(store: ScratchbusStore, ttl: float):
+def test_a_ttl_that_is_not_positive_is_refused(store: ScratchbusStore, ttl: float):
     with pytest.raises(InvalidField, match="ttl"):
         store.put(("s",), "k", {"n": 1}, ttl=ttl)
     assert store.get(("s",), "k") is None
 
 
-def test_a_short_ttl_really_ends(bus: Bus, store: ScratchbusStore):
+def test_an_item_with_a_short_ttl_expires(bus: Bus, store: ScratchbusStore):
     store.put(("s",), "k", {"n": 1}, ttl=0.0005)
     eventually(lambda: store.get(("s",), "k", refresh_ttl=False) is None)
     assert store.list_namespaces() == []
 
 
-def test_the_configuration_of_the_ttl_counts(bus: Bus):
+def test_the_ttl_configuration_is_applied(bus: Bus):
     store = ScratchbusStore(bus, name="ttl", ttl={"default_ttl": 1, "refresh_on_read": False})
     store.put(("s",), "k", {"n": 1})
     store.put(("s",), "for ever", {"n": 1}, ttl=None)
@@ -238,7 +238,7 @@ def test_the_configuration_of_the_ttl_counts(bus: Bus):
     ]
 
 
-def test_reads_of_a_batch_see_what_was_before_it_and_the_last_write_counts(store: ScratchbusStore):
+def test_a_batch_reads_before_it_writes_and_its_last_write_wins(store: ScratchbusStore):
     store.put(("s",), "k", {"n": 1})
     found = store.batch(
         [
@@ -256,7 +256,7 @@ def test_reads_of_a_batch_see_what_was_before_it_and_the_last_write_counts(store
     assert store.batch([]) == []
 
 
-async def test_it_serves_tasks(url: str):
+async def test_an_async_bus_serves_tasks(url: str):
     async with AsyncBus.connect(url, source="agent") as bus:
         store = ScratchbusStore(bus, name="tasks")
         await store.aput(("s",), "k", {"text": "hello"}, ttl=5)
@@ -286,7 +286,7 @@ async def test_a_blocking_bus_serves_tasks_from_a_thread(store: ScratchbusStore)
         ({"x": "\ud800"}, InvalidField),
     ],
 )
-def test_a_value_that_is_no_json_is_refused_and_nothing_is_written(store: ScratchbusStore, value: Any, error: type):
+def test_a_value_that_is_not_json_is_refused_with_its_batch(store: ScratchbusStore, value: Any, error: type):
     with pytest.raises(error):
         store.batch([PutOp(("s",), "fine", {"n": 1}), PutOp(("s",), "bad", value)])
     assert store.search(()) == []
@@ -305,7 +305,7 @@ def test_a_store_has_a_name(bus: Bus):
         bus.items().write([ItemChange((), "k", {})])
 
 
-def test_more_than_a_batch_is_put_in_order(store: ScratchbusStore):
+def test_more_items_than_fit_a_batch_are_put_in_order(store: ScratchbusStore):
     long = "x" * 60_000
     store.batch([PutOp(("s",), f"k{n}", {"n": n, **({"text": long} if n < 130 else {})}) for n in range(1_100)])
     assert keys(store.search((), limit=3_000)) == [f"k{n}" for n in range(1_100)]
@@ -338,7 +338,7 @@ _numbers = count()
 
 @given(batches=st.lists(st.lists(_puts | _gets | _searches, max_size=8), max_size=6))
 @settings(max_examples=50, deadline=None)
-def test_it_answers_as_the_store_in_memory(batches: list[list[Any]]):
+def test_the_store_behaves_like_the_in_memory_store(batches: list[list[Any]]):
     model = InMemoryStore()
     with Bus.connect(f"memory://model-{next(_numbers)}", source="agent") as bus:
         store = ScratchbusStore(bus)
@@ -346,7 +346,7 @@ def test_it_answers_as_the_store_in_memory(batches: list[list[Any]]):
             ours, theirs = cast(Any, store.batch(ops)), cast(Any, model.batch(ops))
             for op, one, other in zip(ops, ours, theirs, strict=True):
                 if isinstance(op, SearchOp):
-                    assert len(one) == len(other)  # in what order is its own affair
+                    assert len(one) == len(other)  # the order may differ
                 else:
                     assert (one and one.value) == (other and other.value)
         every = [SearchOp((), limit=1_000)]

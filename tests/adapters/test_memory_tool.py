@@ -1,4 +1,4 @@
-"""Anthropic's memory tool: its answers, and that writers at once lose nothing."""
+"""Anthropic's memory tool: its answers, and concurrent writers."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_files_and_directories_are_renamed(tool):
         assert tool.answer({**rename, "old_path": old, "new_path": new}).is_error
 
 
-def test_scopes_are_apart_and_processes_share_one(bus, tool, connect):
+def test_scopes_are_separate_and_shared_by_buses(bus, tool, connect):
     create(tool, "/memories/a", "1")
     assert (
         MemoryTool(connect("another"), "project-a").answer({"command": "view", "path": "/memories/a"}).is_error is False
@@ -167,7 +167,7 @@ def test_scopes_are_apart_and_processes_share_one(bus, tool, connect):
     assert MemoryTool(bus, "project-b").answer({"command": "view", "path": "/memories/a"}).is_error
 
 
-def test_a_call_that_is_made_again_changes_nothing_more(bus, tool):
+def test_a_repeated_call_changes_nothing(bus, tool):
     calls = [
         {"command": "create", "path": "/memories/a", "file_text": "one"},
         {"command": "str_replace", "path": "/memories/a", "old_str": "one", "new_str": "one, two"},
@@ -184,7 +184,7 @@ def test_a_call_that_is_made_again_changes_nothing_more(bus, tool):
 
 
 @pytest.mark.engines("memory", "embedded-4-shards")
-def test_writers_at_once_lose_nothing(bus, connect):
+def test_concurrent_writers_lose_nothing(bus, connect):
     create(MemoryTool(bus, "s"), "/memories/a", "first\n")
 
     def write(name):
@@ -237,7 +237,7 @@ BAD = [
 
 
 @pytest.mark.parametrize("given", BAD, ids=str)
-def test_bad_inputs_are_answers_and_change_nothing(bus, tool, given):
+def test_bad_input_gets_an_error_and_changes_nothing(bus, tool, given):
     create(tool, "/memories/a", "1")
     length = log_length(bus)
     answer = tool.answer(given)
@@ -299,26 +299,26 @@ CALLS = st.one_of(
 
 @given(st.lists(CALLS, max_size=12))
 @settings(max_examples=40)
-def test_files_are_what_the_sdk_makes_of_the_same_calls(any_bus, calls):
+def test_calls_have_the_same_effect_as_in_the_sdk(any_bus, calls):
     with tempfile.TemporaryDirectory() as base:
         theirs = sdk.BetaLocalFilesystemMemoryTool(base)
         ours = MemoryTool(any_bus, f"sdk-{Path(base).name}")
         for call in calls:
             answer = ours.answer(call)
             try:
-                said = theirs.call(call)
+                result = theirs.call(call)
             except (sdk.ToolError, NotADirectoryError, FileExistsError):
                 assert answer.is_error, call
             else:
                 assert not answer.is_error, call
-                assert str(said).splitlines()[0].startswith(answer.text.splitlines()[0])
+                assert str(result).splitlines()[0].startswith(answer.text.splitlines()[0])
         root = Path(base) / "memories"
         files = {str(each.relative_to(root)): each.read_bytes().decode() for each in root.rglob("*") if each.is_file()}
     found = any_bus.texts(f"sdk-{Path(base).name}").list()
     assert {text.path: text.content for text in found} == files
 
 
-def test_the_sdk_runs_it(bus):
+def test_the_sdk_runs_the_tool(bus):
     tool = adapter.ScratchbusMemoryTool(bus, "s", cache_control={"type": "ephemeral"})
     assert tool.to_dict() == {"type": "memory_20250818", "name": "memory", "cache_control": {"type": "ephemeral"}}
     create = {"command": "create", "path": "/memories/a", "file_text": "1"}
@@ -329,7 +329,7 @@ def test_the_sdk_runs_it(bus):
         tool.call({"command": "format"})
 
 
-async def test_the_sdk_runs_it_with_asyncio():
+async def test_the_sdk_runs_the_tool_with_asyncio():
     async with AsyncBus.connect("memory://", bus="memory-tool", source="tester") as bus:
         tool = adapter.AsyncScratchbusMemoryTool(bus, "s")
         create = {"command": "create", "path": "/memories/a", "file_text": "1"}

@@ -1,4 +1,4 @@
-"""Traces: what one process publishes and others do with it is one trace, by the context that goes with the event."""
+"""Traces: publishing an event and handling it elsewhere are one trace, by the trace context of the event."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from scratchbus.adapters.opentelemetry import ScratchbusInstrumentor  # noqa: E402
 
-# A publisher as a process of its own: it prints the spans that it made, as its exporter in memory has them.
+# A publisher in a separate process, which prints the spans in its in-memory exporter.
 PUBLISHER = """
 import json, sys
 from opentelemetry.sdk.trace import TracerProvider
@@ -128,7 +128,7 @@ def test_spans_follow_the_conventions_for_messaging(bus, spans: InMemorySpanExpo
     )
 
 
-def test_folding_links_to_what_published_the_events(bus, spans: InMemorySpanExporter):
+def test_folding_links_to_the_publishing_spans(bus, spans: InMemorySpanExporter):
     page = bus.page("main")
     for number in range(3):
         page.add("observation", str(number))
@@ -139,7 +139,7 @@ def test_folding_links_to_what_published_the_events(bus, spans: InMemorySpanExpo
     assert sum(span.attributes["messaging.batch.message_count"] for span in folded) >= 3
 
 
-def test_what_fails_is_an_error_in_its_span(bus, spans: InMemorySpanExporter):
+def test_a_failure_is_an_error_in_its_span(bus, spans: InMemorySpanExporter):
     page = bus.page("main")
     found, stop = page.add("observation", "x"), threading.Event()
 
@@ -159,7 +159,7 @@ def test_what_fails_is_an_error_in_its_span(bus, spans: InMemorySpanExporter):
 
 
 @pytest.mark.engines("embedded")
-async def test_tasks_have_traces_of_their_own(engine_url, bus_name, spans: InMemorySpanExporter):
+async def test_a_job_in_a_task_is_in_the_trace_of_its_addition(engine_url, bus_name, spans: InMemorySpanExporter):
     async with await AsyncBus.connect(engine_url, bus=bus_name, source="a") as async_bus:
         await _work(async_bus)
     (act,) = named(spans, "act observation")
@@ -191,15 +191,15 @@ assert not [name for name in sys.modules if name.startswith(("opentelemetry", "s
     subprocess.run([sys.executable, "-c", code, engine_url, bus_name], cwd=ROOT, check=True)
 
 
-def test_a_trace_that_the_caller_names_goes_on(bus, spans: InMemorySpanExporter):
+def test_the_trace_named_by_the_caller_is_continued(bus, spans: InMemorySpanExporter):
     with because(traceparent=f"00-{7:032x}-{9:016x}-01"):
         bus.page("main").add("observation", "x")
     (publish,) = named(spans, "publish main")
     assert (publish.context.trace_id, publish.parent.span_id) == (7, 9)
-    eventually(lambda: publish.end_time is not None, "it has ended")
+    eventually(lambda: publish.end_time is not None, "the span has ended")
 
 
-def test_a_span_inside_the_trace_that_is_named_is_nearer(bus, spans: InMemorySpanExporter):
+def test_a_current_span_of_the_named_trace_is_the_parent(bus, spans: InMemorySpanExporter):
     traceparent = f"00-{7:032x}-{9:016x}-01"
     provider = TracerProvider()
     within = TraceContextTextMapPropagator().extract({"traceparent": traceparent})
@@ -217,8 +217,8 @@ def test_a_span_inside_the_trace_that_is_named_is_nearer(bus, spans: InMemorySpa
 
 @pytest.mark.real
 @pytest.mark.engines("embedded")
-def test_a_caller_over_http_is_in_the_trace_of_what_becomes_of_it(bus, engine_url, bus_name, spans):
-    caller, stop = spans_of_a_caller(), threading.Event()
+def test_the_trace_of_an_http_caller_includes_the_handling(bus, engine_url, bus_name, spans):
+    caller, stop = caller_tracer(), threading.Event()
     with serving_here(engine_url, bus=bus_name) as served, served.client() as http:
         with caller.start_as_current_span("ask") as ask:
             headers: dict[str, str] = {}
@@ -245,13 +245,13 @@ def test_a_caller_over_http_is_in_the_trace_of_what_becomes_of_it(bus, engine_ur
     assert len({trace_of[each["id"]] for each in (added, plain, wrong)}) == 3
 
 
-def spans_of_a_caller() -> Any:
-    """Return a tracer of a program that only calls."""
+def caller_tracer() -> Any:
+    """Return the tracer of a calling program."""
     return TracerProvider().get_tracer("caller")
 
 
-async def test_a_caller_over_mcp_is_in_the_trace_of_what_it_adds(spans: InMemorySpanExporter):
-    with spans_of_a_caller().start_as_current_span("ask") as ask:
+async def test_the_trace_of_an_mcp_caller_includes_its_additions(spans: InMemorySpanExporter):
+    with caller_tracer().start_as_current_span("ask") as ask:
         sent: dict[str, Any] = {}
         TraceContextTextMapPropagator().inject(sent)
     async with (

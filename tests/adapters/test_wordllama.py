@@ -18,14 +18,14 @@ from scratchbus.errors import ScratchbusError
 @pytest.fixture
 def embedder(monkeypatch: pytest.MonkeyPatch) -> WordLlamaEmbedder:
     def refuse(*where: object) -> None:
-        raise AssertionError(f"it asked for {where}")
+        raise AssertionError(f"the embedder resolved {where}")
 
     pytest.importorskip("wordllama")
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
     return WordLlamaEmbedder()
 
 
-def test_texts_of_like_meaning_have_vectors_that_are_near(embedder: WordLlamaEmbedder):
+def test_similar_texts_have_near_vectors(embedder: WordLlamaEmbedder):
     car, automobile, ocean, *others = embedder.embed(["a car", "an automobile", "the ocean", "", " \n", "\u200b", "車"])
     assert {len(each) for each in (car, *others)} == {256}
     assert all(map(isfinite, chain(*others)))
@@ -40,7 +40,7 @@ def test_texts_of_like_meaning_have_vectors_that_are_near(embedder: WordLlamaEmb
 @pytest.mark.skipif(
     not hasattr(sqlite3.Connection, "enable_load_extension"), reason="this Python's SQLite loads no extensions"
 )
-def test_recall_finds_what_says_the_same_in_other_words(bus: Bus, embedder: WordLlamaEmbedder):
+def test_recall_finds_a_synonym(bus: Bus, embedder: WordLlamaEmbedder):
     notes = bus.notes("s1")
     for text in ("The automobile is in the garage", "Lunch is at noon", "The ocean is deep"):
         notes.add(text)

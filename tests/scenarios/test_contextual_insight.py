@@ -1,11 +1,11 @@
-"""Scenario 2: a tool notes what it learnt; a memory system surfaces it, and the agent uses it."""
+"""Scenario 2: a tool records an insight; a memory system surfaces it, and the agent uses it."""
 
 import pytest
 
 
 @pytest.fixture
 def insight(connect):
-    """What `wine_recommender` leaves on the page."""
+    """The insight that `wine_recommender` adds."""
     return (
         connect("wine_recommender")
         .page("user:42")
@@ -38,7 +38,7 @@ def test_contextual_insight(connect, insight):
     assert used.status == "active"
 
 
-def test_an_insight_may_never_become_an_action(connect, insight, clock):
+def test_an_unused_insight_expires(connect, insight, clock):
     clock.advance("7d")
     page = connect("router").page("user:42")
     assert page.active() == []
@@ -46,7 +46,7 @@ def test_an_insight_may_never_become_an_action(connect, insight, clock):
     assert [event.kind for event in page.history(insight.id)] == ["added"]
 
 
-def test_an_insight_that_turns_out_doubtful_is_sent_back(connect, insight):
+def test_a_doubtful_insight_is_sent_back_to_review(connect, insight):
     evaluator = connect("evaluator").page("user:42")
     evaluator.review(insight.id, reason="they moved the dinner")
     assert evaluator.active() == []
@@ -55,5 +55,5 @@ def test_an_insight_that_turns_out_doubtful_is_sent_back(connect, insight):
     assert evaluator.reopen(insight.id).status == "active"
 
 
-def test_insights_of_one_user_are_not_anothers(connect, insight):
+def test_insights_of_one_user_are_hidden_from_another(connect, insight):
     assert connect("memory").page("user:43").list() == []

@@ -11,7 +11,7 @@ from scratchbus.scheduling.reminders import remind
 
 @pytest.fixture
 def waiting(connect):
-    """What `email_verification` leaves on the page."""
+    """The confirmation that `email_verification` waits for."""
     return (
         connect("email_verification")
         .page("user:42")
@@ -60,7 +60,7 @@ def test_only_one_turn_follows_up(connect, waiting):
     assert first.resolve(waiting.id, fence=claim.fence).status == "resolved"
 
 
-def test_a_confirmation_that_never_comes_expires(connect, clock):
+def test_an_unanswered_confirmation_expires(connect, clock):
     page = connect("email_verification").page("user:42")
     waiting = page.add("pending_confirmation", "Waiting for user to confirm email address", ttl="2d")
     clock.advance("2d")
@@ -71,7 +71,7 @@ def test_a_confirmation_that_never_comes_expires(connect, clock):
     assert page.history(waiting.id)[0].content == "Waiting for user to confirm email address"
 
 
-def test_a_reminder_comes_when_it_is_confirmed_or_when_it_is_time(connect, waiting, clock):
+def test_a_reminder_falls_due_on_an_event_or_at_a_time(connect, waiting, clock):
     agent = connect("agent").page("user:42")
     when_confirmed = agent.add(
         "reminder", "Greet them", remind_on={"type": "pending_confirmation", "status": "resolved"}

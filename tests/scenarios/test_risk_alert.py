@@ -1,4 +1,4 @@
-"""Scenario 3: a detector raises an alert; routers and executors act under it until it is over."""
+"""Scenario 3: a detector raises an alert; routers and executors heed it until it is resolved."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from scratchbus.errors import PageFull
 
 @pytest.fixture
 def alert(connect):
-    """What `fraud_detector` leaves on the page."""
+    """The alert that `fraud_detector` raises."""
     return (
         connect("fraud_detector")
         .page()
@@ -41,7 +41,7 @@ def test_risk_alert(connect, alert):
     assert "risk_alert" not in {one.type for one in router.active()}
 
 
-def test_the_same_alert_again_is_one_alert_that_grows(connect):
+def test_a_repeated_alert_is_counted_on_one_observation(connect):
     detector = connect("fraud_detector").page()
     for _ in range(10):
         alert = detector.add("risk_alert", "Fraud ring", dedupe_key="ring-7")
@@ -50,7 +50,7 @@ def test_the_same_alert_again_is_one_alert_that_grows(connect):
     assert detector.add("risk_alert", "Fraud ring", dedupe_key="ring-7").id != alert.id
 
 
-def test_an_alert_is_never_lost_among_small_things(connect, alert):
+def test_minor_observations_never_displace_an_alert(connect, alert):
     page = connect("chatter", max_observations=3).page()
     for n in range(20):
         page.add("observation", f"{n}")
@@ -58,7 +58,7 @@ def test_an_alert_is_never_lost_among_small_things(connect, alert):
     assert len(page.active()) == 3
 
 
-def test_a_page_full_of_alerts_takes_no_chatter(connect, alert):
+def test_a_page_full_of_alerts_refuses_minor_observations(connect, alert):
     page = connect("fraud_detector", max_observations=2).page()
     page.add("risk_alert", "second")
     with pytest.raises(PageFull):
@@ -66,7 +66,7 @@ def test_a_page_full_of_alerts_takes_no_chatter(connect, alert):
     assert page.get(alert.id).status == "active"
 
 
-def test_what_the_alert_led_to_is_on_record(connect, alert):
+def test_every_action_on_an_alert_is_in_the_log(connect, alert):
     page = connect("router").page()
     page.claim(alert.id, by="executor-1")
     page.update(alert.id, confidence=0.7, fence=1)

@@ -33,7 +33,7 @@ def engine() -> Iterator[Engine]:
 
 @pytest.fixture(scope="module")
 def crew(engine: Engine) -> Iterator[None]:
-    """All daemons, on the page `main`; none of them is told anything but where the engine is."""
+    """All daemons on the page `main`, configured only with the URL of the engine."""
     with tempfile.TemporaryDirectory(prefix="crew-") as name, contextlib.ExitStack() as stack:
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "SCRATCHBUS_URL": engine.url, "XDG_STATE_HOME": name}
         for each in CREW:
@@ -64,18 +64,18 @@ def type_in(engine: Engine) -> Callable[..., str]:
     return run
 
 
-def taken_up(page: Page, id: str) -> list[Observation]:
-    """Return the suggestions about an observation that an executor has taken up."""
+def acted_on(page: Page, id: str) -> list[Observation]:
+    """Return the suggestions about an observation that an executor has acted on."""
     return [each for each in page.list(type="action_suggestion", tags=f"about:{id}") if "outcome" in each.metadata]
 
 
-def say(page: Page, item: dict[str, Any], source: str) -> Observation:
+def add_as(page: Page, item: dict[str, Any], source: str) -> Observation:
     """Call `add_observation({...})` as the tool of this name."""
     return page.add(item, source=source)
 
 
 def test_pending_confirmation(page: Page, type_in: Callable[..., str]) -> None:
-    waiting = say(
+    waiting = add_as(
         page,
         {
             "type": "pending_confirmation",
@@ -86,21 +86,21 @@ def test_pending_confirmation(page: Page, type_in: Callable[..., str]) -> None:
         },
         "email_verification",
     )
-    eventually(lambda: taken_up(page, waiting.id), "the router has prioritized the follow-up, and it is made")
-    (suggestion,) = taken_up(page, waiting.id)
+    eventually(lambda: acted_on(page, waiting.id), "the router suggests a follow-up, and the executor makes it")
+    (suggestion,) = acted_on(page, waiting.id)
     assert suggestion.metadata["outcome"] == "notified"
     assert page.get(waiting.id).links == [f"notify:{waiting.id}"]
     type_in("add", "observation", "Opened the mail", "--context", "task_id=verify_email_123")
-    unrelated = say(page, {"type": "dependency", "content": "Needs nothing", "metadata": {"met": True}}, "tool")
-    eventually(lambda: page.get(unrelated.id).status == "resolved", "the evaluator has looked since")
+    unrelated = add_as(page, {"type": "dependency", "content": "Needs nothing", "metadata": {"met": True}}, "tool")
+    eventually(lambda: page.get(unrelated.id).status == "resolved", "the evaluator has run since")
     assert page.get(waiting.id).status == "active"
     type_in("add", "observation", "Clicked", "--tag", "confirmed", "--context", "task_id=verify_email_123")
-    eventually(lambda: page.get(waiting.id).status == "resolved", "it is confirmed")
+    eventually(lambda: page.get(waiting.id).status == "resolved", "the confirmation is resolved")
     assert "said so" in str(page.get(waiting.id).reason)
 
 
 def test_contextual_insight(page: Page, type_in: Callable[..., str]) -> None:
-    insight = say(
+    insight = add_as(
         page,
         {
             "type": "contextual_insight",
@@ -116,7 +116,7 @@ def test_contextual_insight(page: Page, type_in: Callable[..., str]) -> None:
 
 
 def test_risk_alert(page: Page, type_in: Callable[..., str]) -> None:
-    alert = say(
+    alert = add_as(
         page,
         {
             "type": "risk_alert",
@@ -127,8 +127,8 @@ def test_risk_alert(page: Page, type_in: Callable[..., str]) -> None:
         },
         "fraud_detector",
     )
-    eventually(lambda: taken_up(page, alert.id), "someone is told")
-    transfer = say(page, {"type": "observation", "content": "Transfer of 900 EUR", "tags": ["financial"]}, "bank")
+    eventually(lambda: acted_on(page, alert.id), "someone is notified")
+    transfer = add_as(page, {"type": "observation", "content": "Transfer of 900 EUR", "tags": ["financial"]}, "bank")
 
     def questions(status: str) -> list[Observation]:
         return page.list(type="pending_confirmation", tags=["for:executor", f"about:{transfer.id}"], status=status)
@@ -136,11 +136,11 @@ def test_risk_alert(page: Page, type_in: Callable[..., str]) -> None:
     eventually(lambda: questions("pending_review"), "a confirmation is asked for")
     (question,) = questions("pending_review")
     assert question.evidence == [transfer.id, alert.id]
-    assert taken_up(page, transfer.id) == []
+    assert acted_on(page, transfer.id) == []
     assert "Fraud ring" in type_in("trace", f"notify:{question.id}")
     task = f"task_id={question.context['task_id']}"
     type_in("add", "observation", "They know of it", "--tag", "confirmed", "--context", task)
-    eventually(lambda: page.list(type="action_suggestion", tags=f"about:{transfer.id}"), "then it is acted on")
+    eventually(lambda: page.list(type="action_suggestion", tags=f"about:{transfer.id}"), "an action is suggested")
     (suggestion,) = page.list(type="action_suggestion", tags=f"about:{transfer.id}")
     assert suggestion.evidence == [transfer.id, question.id, alert.id]
     assert page.get(alert.id).status == "active"

@@ -1,4 +1,4 @@
-"""Boxes of a Markdown file are found where they are, and edits leave all else as it is."""
+"""Checkboxes of a Markdown file are found, and edits leave the rest of it unchanged."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Some *text*,   with   spaces.
 
 
 def slots(text: str, **changed: Entry | None) -> list[Slot]:
-    """Return the items of a text as they are, except those named by their texts; None removes one."""
+    """Return the items of a text, some of them changed by their text; None removes one."""
     found = []
     for number, entry in enumerate(entries(text)):
         wanted = changed.get(entry.text, entry)
@@ -47,7 +47,7 @@ def slots(text: str, **changed: Entry | None) -> list[Slot]:
     return found
 
 
-def test_items_are_those_with_a_box_in_a_list():
+def test_items_are_list_entries_with_a_checkbox():
     assert entries(FILE) == [
         ("first goes on here", "pending"),
         ("second", "completed"),
@@ -58,23 +58,23 @@ def test_items_are_those_with_a_box_in_a_list():
     ]
 
 
-def test_what_has_not_changed_stays_byte_by_byte():
+def test_an_unchanged_file_keeps_every_byte():
     assert edited(FILE, slots(FILE)) == FILE
     crlf = FILE.replace("\n", "\r\n")
     assert edited(crlf, slots(crlf)) == crlf
 
 
-def test_a_status_is_one_character():
+def test_a_changed_status_changes_one_character():
     changed = edited(FILE, slots(FILE, second=Entry("second", "pending"), other=Entry("other", "completed")))
     assert changed == FILE.replace("[X]", "[ ]").replace("[/]", "[x]")
 
 
-def test_a_text_replaces_its_paragraph():
+def test_a_changed_text_replaces_its_paragraph():
     changed = edited(FILE, slots(FILE, **{"first goes on here": Entry("all new", "pending")}))
     assert changed == FILE.replace("first\n  goes on here", "all new")
 
 
-def test_a_new_item_comes_behind_the_one_before_it_in_its_style():
+def test_a_new_item_has_the_style_of_the_one_before():
     found = slots(FILE)
     found.insert(4, Slot(Entry("between", "pending")))
     assert "    + [/] other\n    + [ ] between\n* plain" in edited(FILE, found)
@@ -97,11 +97,11 @@ def test_a_new_item_comes_behind_the_one_before_it_in_its_style():
         ("    - [ ] code\n```\n", "- [ ] new\n\n<!-- -->\n\n    - [ ] code\n```\n"),
     ],
 )
-def test_a_new_item_is_an_item_wherever_it_has_to_go(text: str, expected: str):
+def test_a_new_item_can_be_added_to_any_file(text: str, expected: str):
     assert edited(text, [Slot(Entry("new", "pending"))]) == expected
 
 
-def test_an_item_that_is_removed_leaves_what_is_below_it():
+def test_removing_an_item_keeps_its_children():
     text = "- [ ] parent\n  - [ ] child\n\n  A remark.\n- [ ] other\n"
     assert edited(text, slots(text, parent=None)) == text.replace("[ ] parent", "parent")
     assert edited(text, slots(text, other=None)) == text.replace("- [ ] other\n", "")
@@ -123,7 +123,7 @@ _lines = st.sampled_from(FILE.splitlines(keepends=True)) | st.text("-*[] x>\n\r\
 
 
 @given(lines=st.lists(_lines, max_size=15), new=st.lists(_entries, max_size=3), data=st.data())
-def test_any_edit_of_any_text_has_the_items_that_were_wanted(lines: list[str], new: list[Entry], data: st.DataObject):
+def test_any_edit_of_any_text_has_the_wanted_items(lines: list[str], new: list[Entry], data: st.DataObject):
     text = "".join(lines)
     wanted = [Slot(item.entry, number) for number, item in enumerate(parse(text)) if data.draw(st.booleans())]
     wanted = [slot if data.draw(st.booleans()) else slot._replace(entry=data.draw(_entries)) for slot in wanted]

@@ -50,7 +50,7 @@ class Memory:
 
 
 class FakeBus:
-    """The bus as a sync uses it, on which something else may happen before each call."""
+    """The bus as a sync uses it; `happens` is called before each call."""
 
     def __init__(self, home: Path, happens: Callable[[], None]) -> None:
         self.settings = Settings(home=home)
@@ -77,17 +77,17 @@ class World:
         self.wanted: set[str] = set()
         self.lines: set[str] = set()
         self.count = 0
-        self.bus = FakeBus(directory / "home", self.something_happens)
+        self.bus = FakeBus(directory / "home", self.run_pending)
         self.file = directory / "project" / "TODO.md"
         self.notes = directory / "project" / "NOTES.md"
         self.file.parent.mkdir()
         self.sync = WorkspaceSync(cast(Any, self.bus), self.file.parent, "s")
 
-    def something_happens(self) -> None:
+    def run_pending(self) -> None:
         if self.pending:
-            what, which = self.pending.pop(0)
-            if what != "nothing":
-                getattr(self, what)(which)
+            edit, which = self.pending.pop(0)
+            if edit != "nothing":
+                getattr(self, edit)(which)
 
     def new(self) -> str:
         self.count += 1
@@ -100,7 +100,7 @@ class World:
         self.lines.add(f"line {self.count}")
         return f"line {self.count}"
 
-    # -- someone with an editor ---------------------------------------------------------------------------------------
+    # -- a person with an editor --------------------------------------------------------------------------------------
 
     def _text(self) -> str:
         return self.file.read_text() if self.file.exists() else ""
@@ -117,7 +117,9 @@ class World:
     def file_adds(self, which: int) -> None:
         lines = self._text().splitlines(keepends=True)
         at = which % (len(lines) + 1)
-        is_above_text = lines[at : at + 1] and not lines[at].lstrip().startswith(("-", "\n"))  # it would go on with it
+        is_above_text = lines[at : at + 1] and not lines[at].lstrip().startswith(
+            ("-", "\n")
+        )  # the line would continue the new item
         lines.insert(at, f"- [ ] {self.new()}\n" + ("\n" if is_above_text else ""))
         self.file.write_text("".join(lines))
 
@@ -210,13 +212,13 @@ EDITS = (
     "bus_rewords", "bus_removes", "pad_gains",
 )  # fmt: skip
 
-_whats = st.tuples(st.sampled_from(EDITS), st.integers(0, 20))
-_steps = st.lists(st.one_of(_whats, st.just(("synced", 0))), max_size=12)
-_meanwhile = st.lists(st.one_of(_whats, st.just(("nothing", 0))), max_size=6)
+_edits = st.tuples(st.sampled_from(EDITS), st.integers(0, 20))
+_steps = st.lists(st.one_of(_edits, st.just(("synced", 0))), max_size=12)
+_meanwhile = st.lists(st.one_of(_edits, st.just(("nothing", 0))), max_size=6)
 
 
 @pytest.fixture(autouse=True)
-def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def _without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared_file, "_QUIET", 0)
     monkeypatch.setattr("os.fsync", lambda _: None)
 
@@ -230,14 +232,14 @@ def test_any_interleaving_of_edits_converges_and_loses_nothing(rounds: list[Any]
         for steps, meanwhile in rounds:
             for name, which in steps:
                 getattr(world, name)(which)
-            world.pending = list(meanwhile)  # these happen while it runs, one before each thing that it does
+            world.pending = list(meanwhile)  # made while it runs, one before each of its calls
             world.sync.run()
         world.check()
 
 
 @given(rounds=st.lists(st.tuples(_steps, st.integers(1, 6)), min_size=1, max_size=3))
 @settings(max_examples=60, deadline=None)
-def test_a_sync_that_is_killed_anywhere_loses_nothing(rounds: list[Any]):
+def test_a_sync_killed_at_any_point_loses_nothing(rounds: list[Any]):
     class Killed(Exception):
         pass
 
@@ -254,7 +256,7 @@ def test_a_sync_that_is_killed_anywhere_loses_nothing(rounds: list[Any]):
                     if left[0] <= 0:
                         raise Killed
 
-                patch.setattr(world, "something_happens", count)
+                patch.setattr(world, "run_pending", count)
                 patch.setattr(world.bus.list, "_happens", count)
                 patch.setattr(world.bus.pad, "_happens", count)
                 patch.setattr(SyncState, "write", lambda *_, count=count: count())

@@ -1,4 +1,4 @@
-"""The rules of a project are shown with limits, and which versions were shown is recorded."""
+"""Project rules are shown within limits, and the versions shown are recorded."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def put(root: Path, path: str, data: str | bytes) -> str:
     return sha256(whole).hexdigest()
 
 
-def test_rules_are_read_in_their_order_each_with_its_digest(tmp_path: Path):
+def test_rules_are_read_in_order_with_their_digests(tmp_path: Path):
     agents, b = put(tmp_path, "AGENTS.md", "Test first.\n"), put(tmp_path, ".claude/rules/b.md", "B")
     claude, a = put(tmp_path, "CLAUDE.md", "Use double quotes.\n"), put(tmp_path, ".claude/rules/a.md", "A")
     put(tmp_path, ".claude/rules/a.txt", "no")
@@ -31,7 +31,7 @@ def test_rules_are_read_in_their_order_each_with_its_digest(tmp_path: Path):
     assert read_rules(tmp_path)[0].section == "## Rules: CLAUDE.md\nUse double quotes."
 
 
-def test_a_copy_and_a_link_are_shown_once_and_nothing_from_outside(tmp_path: Path):
+def test_copies_and_links_to_the_outside_are_left_out(tmp_path: Path):
     put(tmp_path, "secret", "password")
     put(tmp_path, "project/AGENTS.md", "Test first.")
     (tmp_path / "project/CLAUDE.md").symlink_to("AGENTS.md")
@@ -58,7 +58,7 @@ def test_rules_have_limits(tmp_path: Path):
     ("data", "problem"),
     [("Grün".encode("latin-1"), "is not UTF-8"), (b"a\0b", "is binary"), (b"\xff" * 50_000, "UTF-8")],
 )
-def test_what_is_no_text_is_said_and_not_shown(tmp_path: Path, data: bytes, problem: str):
+def test_a_file_that_is_not_text_is_reported_and_not_shown(tmp_path: Path, data: bytes, problem: str):
     put(tmp_path, "CLAUDE.md", data)
     (rule,) = read_rules(tmp_path)
     assert rule.text == ""

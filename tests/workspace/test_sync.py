@@ -1,4 +1,4 @@
-"""The files of a directory and the memory of a session are kept the same, and what is no text is refused."""
+"""Files of a directory and the memory of a session are kept in sync; unsuitable files are refused."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def todos(bus: Bus) -> list[tuple[str, str, str]]:
     return [(each.id, each.content, each.status) for each in bus.todo("s1").read().todos]
 
 
-def test_what_is_missing_is_written(bus: Bus, project: Path, sync: WorkspaceSync):
+def test_missing_files_are_written(bus: Bus, project: Path, sync: WorkspaceSync):
     bus.todo("s1").write(
         [{"id": "a", "content": "Survey\nall sheets"}, {"id": "b", "content": "x", "status": "completed"}]
     )
@@ -60,7 +60,7 @@ def test_what_is_missing_is_written(bus: Bus, project: Path, sync: WorkspaceSync
     assert bus.notepad("s1").read() == "Q3 is off"
 
 
-def test_a_file_whose_last_item_is_removed_keeps_something(bus: Bus, project: Path, sync: WorkspaceSync):
+def test_a_file_without_items_keeps_its_heading(bus: Bus, project: Path, sync: WorkspaceSync):
     (project / "TODO.md").write_text("- [ ] one\n")
     sync.run()
     bus.todo("s1").write([])
@@ -77,7 +77,7 @@ def test_files_of_a_project_reach_a_new_session(bus: Bus, project: Path, sync: W
     assert bus.notepad("s1").read() == "mine\n"
 
 
-def test_a_box_that_is_ticked_is_an_event_and_an_event_ticks_a_box(bus: Bus, project: Path, sync: WorkspaceSync):
+def test_a_ticked_box_is_an_event_and_an_event_ticks_a_box(bus: Bus, project: Path, sync: WorkspaceSync):
     file = project / "TODO.md"
     file.write_text("# Mine\n\n1) [ ] one\n2) [ ] two   \n\n*end*\n")
     sync.run()
@@ -100,7 +100,7 @@ def test_an_item_keeps_its_id_when_it_is_reworded_and_moved(bus: Bus, project: P
     assert todos(bus)[1][1] == "Look at the sheet a!"
 
 
-def test_what_both_sides_changed_is_merged_or_kept_side_by_side(bus: Bus, project: Path, sync: WorkspaceSync):
+def test_changes_on_both_sides_are_merged_or_both_kept(bus: Bus, project: Path, sync: WorkspaceSync):
     names = ("gone here", "gone there", "reworded", "both gone", "done here", "changed though gone there")
     bus.todo("s1").write([{"id": str(n), "content": name} for n, name in enumerate(names)])
     sync.run()
@@ -140,7 +140,7 @@ def test_another_log_does_not_empty_the_files(bus: Bus, project: Path, sync: Wor
     with Bus.connect("memory://another-log", source="workspace") as other:
         other.todo("s1").write([{"id": "b", "content": "two"}])
         again = WorkspaceSync(other, project, "s1")
-        again._state = sync._state  # as if the engine had lost everything
+        again._state = sync._state  # as after an engine lost everything
         again.run()
         assert {content for _, content, _ in todos(other)} == {"one", "two"}
 
@@ -154,9 +154,9 @@ def test_the_end_of_a_session_does_not_empty_the_files(bus: Bus, project: Path, 
     assert "one" in (project / "TODO.md").read_text()
 
 
-def refuses(sync: WorkspaceSync, file: Path, said: str, error: type[Exception] = InvalidInput) -> None:
+def refuses(sync: WorkspaceSync, file: Path, problem: str, error: type[Exception] = InvalidInput) -> None:
     before = file.read_bytes() if file.is_file() else None
-    with pytest.raises(error, match=said):
+    with pytest.raises(error, match=problem):
         sync.run()
     assert (file.read_bytes() if file.is_file() else None) == before
     assert not list(file.parent.glob(".*.part"))
@@ -164,18 +164,18 @@ def refuses(sync: WorkspaceSync, file: Path, said: str, error: type[Exception] =
 
 @pytest.mark.parametrize("name", ["TODO.md", "NOTES.md"])
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("data", "problem"),
     [
         (b"- [ ] a\0b\n", "is binary"),
         ("- [ ] Grün\n".encode("latin-1"), "not UTF-8 text .byte 0xfc at 8."),
         (b"x" * (MAX_BYTES + 1), "is larger than 1,048,576 bytes"),
     ],
 )
-def test_what_is_no_text_is_refused_and_left_alone(
-    project: Path, sync: WorkspaceSync, name: str, data: bytes, said: str
+def test_a_file_that_is_not_text_is_refused_and_unchanged(
+    project: Path, sync: WorkspaceSync, name: str, data: bytes, problem: str
 ):
     (project / name).write_bytes(data)
-    refuses(sync, project / name, said)
+    refuses(sync, project / name, problem)
 
 
 def test_a_byte_order_mark_and_permissions_stay(bus: Bus, project: Path, sync: WorkspaceSync):
@@ -190,12 +190,14 @@ def test_a_byte_order_mark_and_permissions_stay(bus: Bus, project: Path, sync: W
 
 
 @pytest.mark.parametrize("make", [lambda path: path.symlink_to("/etc/hostname"), Path.mkdir, os.mkfifo])
-def test_only_a_file_of_the_directory_itself_is_taken(project: Path, sync: WorkspaceSync, make: Callable[[Path], Any]):
+def test_only_regular_files_of_the_directory_are_synced(
+    project: Path, sync: WorkspaceSync, make: Callable[[Path], Any]
+):
     make(project / "TODO.md")
     refuses(sync, project / "TODO.md", "is a symbolic link|is not a file")
 
 
-def test_more_than_a_list_holds_is_refused_and_nothing_is_cut(bus: Bus, project: Path, sync: WorkspaceSync):
+def test_a_list_over_the_limits_is_refused_and_not_cut(bus: Bus, project: Path, sync: WorkspaceSync):
     (project / "TODO.md").write_text("".join(f"- [ ] item {n}\n" for n in range(257)))
     refuses(sync, project / "TODO.md", "257", TooLarge)
     (project / "TODO.md").write_text(f"- [ ] {'x' * 4_001}\n")
@@ -203,7 +205,7 @@ def test_more_than_a_list_holds_is_refused_and_nothing_is_cut(bus: Bus, project:
     assert todos(bus) == []
 
 
-def test_a_notepad_that_would_be_too_long_is_refused(bus: Bus, project: Path, sync: WorkspaceSync):
+def test_a_notepad_over_the_limit_is_refused(bus: Bus, project: Path, sync: WorkspaceSync):
     (project / "NOTES.md").write_text("x" * 100_001)
     refuses(sync, project / "NOTES.md", "100,?001", TooLarge)
     assert bus.notepad("s1").read() == ""
@@ -225,7 +227,7 @@ def test_a_full_disk_loses_nothing(bus: Bus, project: Path, sync: WorkspaceSync,
     assert len(todos(bus)) == 2
 
 
-def test_a_file_that_was_changed_meanwhile_is_not_replaced(project: Path):
+def test_a_file_changed_since_its_read_is_not_replaced(project: Path):
     file = SharedFile(project, "TODO.md")
     for data in (None, b"one\n"):
         if data is not None:
@@ -238,9 +240,7 @@ def test_a_file_that_was_changed_meanwhile_is_not_replaced(project: Path):
     assert [path.name for path in project.iterdir()] == ["TODO.md"]
 
 
-def test_what_is_written_just_as_a_file_is_replaced_takes_its_place_again(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_write_during_a_replacement_is_restored(project: Path, monkeypatch: pytest.MonkeyPatch):
     file, replace = SharedFile(project, "TODO.md"), Path.replace
     file.path.write_text("one\n")
 
@@ -257,7 +257,7 @@ def test_what_is_written_just_as_a_file_is_replaced_takes_its_place_again(
     assert [path.name for path in project.iterdir()] == ["TODO.md"]
 
 
-def test_a_file_that_never_rests_is_given_up(
+def test_a_constantly_changing_file_is_a_conflict(
     bus: Bus, project: Path, sync: WorkspaceSync, monkeypatch: pytest.MonkeyPatch
 ):
     bus.todo("s1").write([{"id": "a", "content": "one"}])
@@ -270,7 +270,7 @@ def test_a_file_that_never_rests_is_given_up(
         sync.run()
 
 
-def test_a_directory_that_is_none_is_refused(bus: Bus, tmp_path: Path):
+def test_a_missing_directory_is_refused(bus: Bus, tmp_path: Path):
     with pytest.raises(InvalidInput, match="is not a directory"):
         WorkspaceSync(bus, tmp_path / "nowhere", "s1")
 
@@ -286,7 +286,7 @@ def test_a_damaged_state_loses_nothing(bus: Bus, project: Path, sync: WorkspaceS
     assert {content for _, content, _ in todos(bus)} == {"one", "two", "three"}
 
 
-def test_two_syncs_of_one_directory_take_turns(bus: Bus, project: Path):
+def test_concurrent_syncs_of_one_directory_lose_nothing(bus: Bus, project: Path):
     (project / "TODO.md").write_text("- [ ] first\n")
 
     def work(number: int) -> None:
@@ -302,10 +302,10 @@ def test_two_syncs_of_one_directory_take_turns(bus: Bus, project: Path):
     assert (project / "TODO.md").read_text().count("- [ ] ") == 21
 
 
-def test_a_watch_follows_both_sides_until_it_is_stopped(bus: Bus, project: Path, sync: WorkspaceSync):
-    said: list[Any] = []
+def test_a_watch_follows_both_sides_until_stopped(bus: Bus, project: Path, sync: WorkspaceSync):
+    reported: list[Any] = []
     stop = threading.Event()
-    watching = threading.Thread(target=watch_workspace, args=(sync, said.append, stop))
+    watching = threading.Thread(target=watch_workspace, args=(sync, reported.append, stop))
     watching.start()
     try:
         file = project / "TODO.md"
@@ -315,21 +315,21 @@ def test_a_watch_follows_both_sides_until_it_is_stopped(bus: Bus, project: Path,
         file.write_text(file.read_text().replace("[ ]", "[x]"))
         eventually(lambda: todos(bus) == [("a", "one", "completed")])
         file.write_bytes(b"\0")
-        eventually(lambda: any(isinstance(each, InvalidInput) for each in said))
+        eventually(lambda: any(isinstance(each, InvalidInput) for each in reported))
         file.write_text("- [ ] one\n")
         eventually(lambda: todos(bus) == [("a", "one", "pending")])
     finally:
         stop.set()
         watching.join(30)
     assert not watching.is_alive()
-    assert sum(isinstance(each, InvalidInput) for each in said) == 1
+    assert sum(isinstance(each, InvalidInput) for each in reported) == 1
 
 
-def test_a_watch_of_preferences_follows_both_sides_until_it_is_stopped(bus: Bus, project: Path):
-    said: list[Any] = []
+def test_a_watch_of_preferences_follows_both_sides(bus: Bus, project: Path):
+    reported: list[Any] = []
     stop = threading.Event()
     file, preferences = project / "AGENTS.md", bus.preferences("ada/shop")
-    watching = threading.Thread(target=watch_preferences, args=(bus, "ada/shop", file, said.append, stop))
+    watching = threading.Thread(target=watch_preferences, args=(bus, "ada/shop", file, reported.append, stop))
     watching.start()
     try:
         preferences.remember("quotes", "double")
@@ -337,7 +337,7 @@ def test_a_watch_of_preferences_follows_both_sides_until_it_is_stopped(bus: Bus,
         file.write_text(file.read_text().replace("double", "single"))
         eventually(lambda: [each.text for each in preferences.list()] == ["single"])
         file.write_bytes(b"\xff")
-        eventually(lambda: any(isinstance(each, InvalidInput) for each in said))
+        eventually(lambda: any(isinstance(each, InvalidInput) for each in reported))
         file.write_text("# Rules\n")
         eventually(lambda: "- **quotes**: single" in file.read_text())
         preferences.forget("quotes")
@@ -347,4 +347,4 @@ def test_a_watch_of_preferences_follows_both_sides_until_it_is_stopped(bus: Bus,
         watching.join(30)
     assert not watching.is_alive()
     assert file.read_text().startswith("# Rules\n")
-    assert sum(isinstance(each, InvalidInput) for each in said) == 1
+    assert sum(isinstance(each, InvalidInput) for each in reported) == 1
