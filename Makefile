@@ -73,7 +73,7 @@ bench: setup $(BUILT) ## measure against bare redis-py; ARGS goes to the benchma
 	@$(BIN)/python -m tests.benchmarks $(ARGS)
 
 bench-growth: setup ## measure how costs grow with the size of pages, logs and archives; ARGS="--size 100000"
-	@$(BIN)/python -m tests.benchmarks.growing $(ARGS)
+	@$(BIN)/python -m tests.benchmarks.size_growth $(ARGS)
 
 bench-peers: $(PEERS)/.installed $(BUILT) ## measure against other libraries, in an environment of its own; ARGS="--rounds 7"
 	@$(PEERS)/bin/python -m tests.benchmarks.peers $(ARGS)

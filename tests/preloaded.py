@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from tests.benchmarks import auditing, crowd, delivering, rebuilding
+from tests.benchmarks import audit, delivery, followers, rebuild
 from tests.faults import archivers, consumers, importers, rebuilders, refuters, workers
 from tests.faults.history import roles
 from tests.preload import warm_up
 
 __all__ = [
-    "archivers", "auditing", "consumers", "crowd", "delivering", "importers", "rebuilders", "rebuilding", "refuters",
+    "archivers", "audit", "consumers", "delivery", "followers", "importers", "rebuild", "rebuilders", "refuters",
     "roles", "workers",
 ]  # fmt: skip
 

@@ -16,28 +16,28 @@ import click
 from rich.console import Console
 
 from tests.benchmarks import report
-from tests.benchmarks.archiving import measure_archive
-from tests.benchmarks.auditing import measure_audit
+from tests.benchmarks.additions import measure_add, measure_async, measure_batch, measure_latency, measure_threads
+from tests.benchmarks.archive import measure_archive
+from tests.benchmarks.audit import measure_audit
 from tests.benchmarks.contexts import measure_context
-from tests.benchmarks.crowd import measure_crowd
-from tests.benchmarks.delivering import measure_delivery, measure_subscribe
+from tests.benchmarks.delivery import measure_delivery, measure_subscribe
 from tests.benchmarks.facts import measure_facts
+from tests.benchmarks.fold import measure_fold
+from tests.benchmarks.followers import measure_crowd
 from tests.benchmarks.growth import measure_growth
+from tests.benchmarks.http_api import measure_serve
+from tests.benchmarks.langgraph_store import measure_langgraph
+from tests.benchmarks.mcp_tools import measure_tools
 from tests.benchmarks.memory import measure_memory
-from tests.benchmarks.noting import measure_notes
-from tests.benchmarks.projecting import measure_fold
-from tests.benchmarks.reading import measure_active, measure_events
-from tests.benchmarks.rebuilding import measure_rebuild
-from tests.benchmarks.recalling import measure_recall
+from tests.benchmarks.notes import measure_notes
+from tests.benchmarks.reads import measure_active, measure_events
+from tests.benchmarks.rebuild import measure_rebuild
+from tests.benchmarks.recall import measure_recall
 from tests.benchmarks.rows import Row
-from tests.benchmarks.serving import measure_serve
 from tests.benchmarks.stage import FULL, QUICK, Sizes, Stage, open_stage
-from tests.benchmarks.starting import measure_start
-from tests.benchmarks.stores import measure_langgraph
-from tests.benchmarks.streaming import measure_streams
-from tests.benchmarks.tooling import measure_tools
-from tests.benchmarks.viewing import measure_view, measure_view_start
-from tests.benchmarks.writing import measure_add, measure_async, measure_batch, measure_latency, measure_threads
+from tests.benchmarks.start import measure_start
+from tests.benchmarks.streams import measure_streams
+from tests.benchmarks.views import measure_view, measure_view_start
 
 PARTS: dict[str, Callable[[Stage, Sizes], list[Row]]] = {
     "add": measure_add,
@@ -74,7 +74,7 @@ DEFAULT_JSON = Path(__file__).parents[2] / "build" / "benchmark.json"
 def measure(
     names: Iterable[str], sizes: Sizes, say: Callable[[str], None]
 ) -> tuple[dict[str, Any], dict[str, list[Row]]]:
-    """Measure parts, each on a new engine; return on what machine, and the rows by part."""
+    """Measure parts, each on a new engine; return a description of the run, and the rows by part."""
     about: dict[str, Any] = {"started": datetime.now(UTC).isoformat(timespec="seconds"), "sizes": asdict(sizes)}
     rows: dict[str, list[Row]] = {}
     for name in names:
@@ -88,13 +88,19 @@ def measure(
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
-    "--quick", is_flag=True, help="Small sizes, in three minutes, not fifteen; the aims are for the full ones."
+    "--quick", is_flag=True, help="Use small sizes, for three minutes instead of fifteen; the aims are for full sizes."
 )
-@click.option("--only", "only", multiple=True, type=click.Choice(list(PARTS)), help="Measure this part; repeatable.")
 @click.option(
-    "--json", "file", type=click.Path(dir_okay=False, path_type=Path), default=DEFAULT_JSON, help="Where to save."
+    "--only", "only", multiple=True, type=click.Choice(list(PARTS)), help="Measure only this part; repeatable."
 )
-@click.option("--audited", type=int, help="How many events the log that is audited has, instead of the usual number.")
+@click.option(
+    "--json",
+    "file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=DEFAULT_JSON,
+    help="Where to save the figures as JSON.",
+)
+@click.option("--audited", type=int, help="Number of events in the audited log.")
 @click.option(
     "--markdown", type=click.Path(dir_okay=False, path_type=Path), help="Where to save the table as Markdown."
 )
@@ -104,8 +110,8 @@ def main(
 ) -> None:
     """Measure scratchbus against bare redis-py, side by side, on a private embedded engine."""
     for name in [name for name in os.environ if name.startswith("SCRATCHBUS_")]:
-        del os.environ[name]  # a user's settings are not what is measured
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the engine goes too
+        del os.environ[name]  # the settings of the user must not change the figures
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the engine is stopped too
     sizes = QUICK if quick else FULL
     sizes = replace(sizes, audited=audited or sizes.audited)
     about, rows = measure(dict.fromkeys(only) or PARTS, sizes, lambda text: click.echo(text, err=True))
@@ -118,7 +124,7 @@ def main(
     if markdown is not None:
         markdown.write_text(report.markdown(about, rows))
     if quick:
-        click.echo("quick: small sizes; run it without --quick for the figures that count", err=True)
+        click.echo("quick: small sizes; run it without --quick for the real figures", err=True)
     if strict and any(row.reached is False for part in rows.values() for row in part):
         sys.exit(1)
 

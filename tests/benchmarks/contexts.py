@@ -1,4 +1,4 @@
-"""Contexts: one of 8,000 tokens from a page and a session that are full, against reading the same documents bare."""
+"""Contexts: one of 8,000 tokens from a full page and session, against bare reads of the same documents."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BUDGET = 8_000
 
 
 def measure_context(stage: Stage, sizes: Sizes) -> list[Row]:
-    """Assemble from as many open observations and notes, with nothing to fold; then surface from the same."""
+    """Assemble and surface from many open observations and as many notes, with nothing left to fold."""
     count = sizes.small_page
     bus = stage.bus("context")
     fill(bus.page(), count)

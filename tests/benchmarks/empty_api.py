@@ -1,4 +1,4 @@
-"""An HTTP API of the same shapes that does nothing: what FastAPI and uvicorn themselves cost."""
+"""An HTTP API with the same routes that does nothing: the cost of FastAPI and uvicorn themselves."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.benchmarks.stage import given
 
 
 def sample(number: int) -> Observation:
-    """Return an observation as a new one is."""
+    """Return a new observation."""
     now = datetime.now(UTC)
     more: dict[str, Any] = {"context": {}, "metadata": {}, "owner": None, "source": "bench", "status": "active"}
     times = {"created_at": now, "updated_at": now, "expires_at": now + timedelta(days=7)}
@@ -53,7 +53,7 @@ async def active(page: str, limit: int = LIMIT) -> Page:
 
 async def _serve() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        print(listener.getsockname()[1], flush=True)  # for the one that started it
+        print(listener.getsockname()[1], flush=True)  # read by the process that started this one
         await uvicorn.Server(configured(app)).serve([listener])
 
 

@@ -1,4 +1,4 @@
-"""Facts: what a scope of 100,000 costs against one of 1,000."""
+"""Facts: a scope of 100,000 against one of 1,000."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.benchmarks.measure import Side, interleave
 from tests.benchmarks.rows import Floor, Row, times
 from tests.benchmarks.stage import Sizes, Stage
 
-_AT_ONCE = 1_000  # what one text may tell
+_AT_ONCE = 1_000  # the limit of facts of one text
 _LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 _APPS = 10  # facts about each subject, on average
 

@@ -1,4 +1,4 @@
-"""Large pages: what a page of 100,000 open observations costs against one of 1,000."""
+"""Large pages: a page of 100,000 open observations against one of 1,000."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def measure_growth(stage: Stage, sizes: Sizes) -> list[Row]:
 
 
 def _adding(stage: Stage, sizes: Sizes, large: Bus) -> tuple[Side, Side]:
-    """Return the two sides that add; the small page is a fresh one each round, lest it grow."""
+    """Return the two sides that add; the small page is new each round, so that it stays small."""
     items = [given(number) for number in range(sizes.reads)]
     numbers = count()
     fresh: list[Page] = []

@@ -1,4 +1,4 @@
-"""Timing several ways to do one thing side by side, on a machine that is never quiet."""
+"""Timing several ways to do one thing side by side, on a machine with other work."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One way to do a thing: `work` does it `times` times. `prepare` gets ready for a round and is not timed."""
+    """One way to do a thing: `work` does it `times` times. `prepare` runs before each round and is not timed."""
 
     name: str
     times: int
@@ -25,9 +25,9 @@ Taken = dict[str, list[float]]
 
 
 def interleave(rounds: int, *sides: Side) -> Taken:
-    """Time each side once a round, so that all see the same machine; who is first changes from round to round.
+    """Time each side once a round, so that load affects all alike; each round begins with another side.
 
-    A round before the first is not counted: it warms up.
+    One more round, before the others, warms up and is not counted.
     """
     taken: Taken = {side.name: [] for side in sides}
     for at in range(rounds + 1):
@@ -65,12 +65,12 @@ def spread(samples: Sequence[float]) -> Spread:
 
 
 def pairwise(ours: Sequence[float], theirs: Sequence[float]) -> Spread:
-    """Return the spread of ours / theirs, each divided by its neighbour in time."""
+    """Return the spread of ours / theirs, divided round by round."""
     return spread([mine / other for mine, other in zip(ours, theirs, strict=True)])
 
 
 def percentile(samples: Sequence[float], percent: int) -> float:
-    """Return the value that so many percent of two or more samples do not exceed."""
+    """Return the value that `percent` of two or more samples do not exceed."""
     if percent == 50:
         return median(samples)
     return quantiles(samples, n=100, method="inclusive")[percent - 1]

@@ -1,4 +1,4 @@
-"""Memory: what the engine spends on an observation, and on what."""
+"""Memory: the bytes that the engine uses for an observation, by key."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tests.benchmarks.stage import CONTENT, Sizes, Stage, catch_up, given
 
 STREAM = "bare"
 PAGE = "main"
-PATIENCE = 10.0  # seconds for the engine to give back its buffers
-CALM = 5  # readings in a row that agree
+PATIENCE = 10.0  # seconds for the engine to free its buffers
+CALM = 5  # equal readings in a row
 
 
 def measure_memory(stage: Stage, sizes: Sizes) -> list[Row]:
-    """Measure by how much an observation, once folded, makes the engine's used memory grow; the worst of some sizes."""
+    """Measure the engine's memory for a folded observation; the row has the worst of several sizes."""
     with_scripts = stage.bus("warm-up")
     with_scripts.page(PAGE).add(**given(0))
     catch_up(with_scripts)
@@ -31,7 +31,7 @@ def measure_memory(stage: Stage, sizes: Sizes) -> list[Row]:
             page.add(**given(number))
         done = size
         catch_up(bus)
-        bus.close()  # the buffers of its connections are not what is measured
+        bus.close()  # frees the buffers of its connections
         each[size] = (_settled_memory(stage) - before) / size
     keys = _memory_by_key(stage, bus.core.log.keys(0).tag)
     rows = [
@@ -53,7 +53,7 @@ def measure_memory(stage: Stage, sizes: Sizes) -> list[Row]:
 
 
 def _settled_memory(stage: Stage) -> int:
-    """Return the engine's used memory once it has stopped changing, or after a while at the latest."""
+    """Return the engine's used memory once it has stopped changing, or after `PATIENCE`."""
     deadline = time.monotonic() + PATIENCE
     before, agreed = 0, 0
     while True:
@@ -67,7 +67,7 @@ def _settled_memory(stage: Stage) -> int:
 
 
 def _memory_by_key(stage: Stage, tag: str) -> Counter[str]:
-    """Return the bytes of all keys of a shard, by what they are for."""
+    """Return the bytes of all keys of a shard, by the purpose of the key."""
     total: Counter[str] = Counter()
     for key in stage.bare.scan_iter(f"{tag}*", count=1_000):
         name = key.decode().removeprefix(tag).partition(f":{PAGE}")[0]
@@ -77,7 +77,7 @@ def _memory_by_key(stage: Stage, tag: str) -> Counter[str]:
 
 
 def _bare_stream(stage: Stage, log: str) -> int:
-    """Write the entries of a log to a stream as a bare client does; return the bytes of that stream."""
+    """Write the entries of a log to a stream with a bare client; return the bytes of the stream."""
     after = "-"
     while True:
         rows: Any = stage.bare.xrange(log, min=after, count=1_000)

@@ -1,7 +1,7 @@
 """`make bench-memory-server`: our tools for facts against the reference MCP memory server, through the same clients.
 
-Each is called by the client of the SDK, as by an agent, and by one that takes next to no time of its own, which leaves
-the time of the server.
+Each is called by the client of the SDK, as by an agent, and by a thin client, whose figures are nearly those of the
+server alone.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ from tests.benchmarks.thin_client import ThinClient, thin_client
 
 SERVER = "@modelcontextprotocol/server-memory"
 WRITERS = 20
-EACH = 5  # entities of a writer
+EACH = 5  # entities per writer
 BUS = "knowledge"
 
-Asked = tuple[str, dict[str, Any]]
+Call = tuple[str, dict[str, Any]]
 """A call of a tool: its name and its arguments."""
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--rounds", default=5, show_default=True, help="How often each side is measured.")
-@click.option("--entities", default=3_000, show_default=True, help="How many entities there are before.")
-@click.option("--calls", default=50, show_default=True, help="How many calls a round has.")
-@click.option("--writers", default=WRITERS, show_default=True, help="How many clients write at once.")
+@click.option("--rounds", default=5, show_default=True, help="Number of measured rounds.")
+@click.option("--entities", default=3_000, show_default=True, help="Number of entities before the measurement.")
+@click.option("--calls", default=50, show_default=True, help="Number of calls in a round.")
+@click.option("--writers", default=WRITERS, show_default=True, help="Number of concurrent writers.")
 def main(directory: Path, rounds: int, entities: int, calls: int, writers: int) -> None:
     """Measure scratchbus against the memory server that npm has installed in DIRECTORY."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the engine goes too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the engine is stopped too
     package = directory.resolve() / "node_modules" / SERVER
     about: dict[str, Any] = {"started": datetime.now(UTC).isoformat(timespec="seconds"), "entities": entities}
     with open_stage() as stage, TemporaryDirectory(prefix="scratchbus-peer-") as name:
@@ -61,14 +61,14 @@ def main(directory: Path, rounds: int, entities: int, calls: int, writers: int) 
     report.show(console if console.is_terminal else Console(width=report.WIDE), about, {SERVER: rows})
     ours, theirs = lost
     click.echo(
-        f"{writers} clients created {EACH} entities each at once: lost by us {ours}, by the memory server {theirs}"
+        f"{writers} concurrent clients created {EACH} entities each: we lost {ours}, the memory server lost {theirs}"
     )
     if ours or any(row.reached is False for row in rows):
         sys.exit(1)
 
 
 class _Servers:
-    """Both servers: how to start one for a client, each with a process of its own on the same memory."""
+    """The parameters to start each server for a client, always on the same memory."""
 
     def __init__(self, stage: Stage, script: Path, directory: Path) -> None:
         self._stage = stage
@@ -77,18 +77,18 @@ class _Servers:
         self.facts = stage.bus(BUS).facts("bench")
 
     def ours(self) -> StdioServerParameters:
-        """Return how to start our server."""
+        """Return the parameters to start our server."""
         arguments = ("--tools", "facts,recall", "--knowledge", "bench", "--agent", "bench", "--bus", BUS)
         program, *rest = launcher.command("-m", "scratchbus.cli", "mcp", *arguments, "--url", self._stage.url)
         return StdioServerParameters(command=program, args=rest, env=dict(os.environ), cwd=str(ROOT))
 
     def theirs(self, memory: str = "memory") -> StdioServerParameters:
-        """Return how to start the memory server, with a memory of this name."""
+        """Return the parameters to start the memory server on the memory `memory`."""
         environment = {**os.environ, "MEMORY_FILE_PATH": str(self._directory / f"{memory}.jsonl")}
         return StdioServerParameters(command="node", args=[str(self._script)], env=environment)
 
     async def lost(self, writers: int) -> tuple[int, int]:
-        """Return how many entities are missing after so many clients have created some at once, in ours and theirs."""
+        """Let many clients create entities at once; return how many our server and theirs lost."""
         wanted = writers * EACH
         async with Client(self.theirs("shared")) as reader:
             made = await _at_once([self.theirs("shared")] * writers, _their_entity)
@@ -101,16 +101,16 @@ class _Servers:
 
 
 def _measure(servers: _Servers, rounds: int, entities: int, calls: int) -> list[Row]:
-    """Create entities one by one, and search them, where there are many."""
+    """Create entities one by one, and search for one among many."""
     numbers = count(entities)
     for first in range(0, entities, MAX_BATCH):
         some = range(first, min(first + MAX_BATCH, entities))
         servers.facts.ingest("\n".join(f"{_name(number)} -> is_a -> library" for number in some))
 
-    def new(entity: Callable[[str], Asked]) -> Asked:
+    def new(entity: Callable[[str], Call]) -> Call:
         return entity(_name(next(numbers)))
 
-    def old(search: Callable[[str], Asked]) -> Asked:
+    def old(search: Callable[[str], Call]) -> Call:
         return search(_name(next(numbers) % entities))
 
     with ExitStack() as opened:
@@ -139,15 +139,15 @@ def _measure(servers: _Servers, rounds: int, entities: int, calls: int) -> list[
 
 @asynccontextmanager
 async def _both(servers: _Servers, entities: int) -> AsyncIterator[tuple[Client, Client]]:
-    """Start both servers, theirs with so many entities, and connect the SDK's clients."""
+    """Start both servers, fill theirs with entities, and connect the SDK's clients."""
     async with Client(servers.ours()) as mine, Client(servers.theirs()) as its:
         _, filled = _their_entity(*map(_name, range(entities)))
         await _called(its, "create_entities", filled)
         yield mine, its
 
 
-async def _at_once(servers: list[StdioServerParameters], entity: Callable[[str], Asked]) -> list[str]:
-    """Let a client of each server create entities, all at once; return their names."""
+async def _at_once(servers: list[StdioServerParameters], entity: Callable[[str], Call]) -> list[str]:
+    """Let a client of each server create entities concurrently; return their names."""
     names: list[str] = []
 
     async def write(client: Client, number: int) -> None:
@@ -164,16 +164,16 @@ async def _at_once(servers: list[StdioServerParameters], entity: Callable[[str],
     return names
 
 
-async def _call(client: Client, asked: Callable[[], Asked], times: int) -> None:
+async def _call(client: Client, next_call: Callable[[], Call], times: int) -> None:
     for _ in range(times):
-        tool, arguments = asked()
+        tool, arguments = next_call()
         answer = await _called(client, tool, arguments)
         assert any(answer.values()), (tool, arguments, answer)
 
 
-def _call_thin(client: ThinClient, asked: Callable[[], Asked], times: int) -> None:
+def _call_thin(client: ThinClient, next_call: Callable[[], Call], times: int) -> None:
     for _ in range(times):
-        tool, arguments = asked()
+        tool, arguments = next_call()
         answer = client.call_tool(tool, arguments)
         assert any(answer.values()), (tool, arguments, answer)
 
@@ -190,12 +190,12 @@ def _name(number: int) -> str:
     return f"library {number:06d}"
 
 
-def _our_entity(name: str) -> Asked:
+def _our_entity(name: str) -> Call:
     text = f"{name} is kept by the platform team"
     return "assert_fact", {"subject": name, "relation": "is_a", "object": "library", "source_text": text}
 
 
-def _their_entity(*names: str) -> Asked:
+def _their_entity(*names: str) -> Call:
     entities = [
         {"name": name, "entityType": "library", "observations": [f"{name} is kept by the platform team"]}
         for name in names
@@ -203,15 +203,15 @@ def _their_entity(*names: str) -> Asked:
     return "create_entities", {"entities": entities}
 
 
-def _our_search(name: str) -> Asked:
+def _our_search(name: str) -> Call:
     return "query_facts", {"subject": name}
 
 
-def _our_recall(name: str) -> Asked:
-    return "recall", {"query": name, "limit": 1}  # theirs returns the one entity that has the words too
+def _our_recall(name: str) -> Call:
+    return "recall", {"query": name, "limit": 1}  # theirs returns the one matching entity too
 
 
-def _their_search(name: str) -> Asked:
+def _their_search(name: str) -> Call:
     return "search_nodes", {"query": name}
 
 

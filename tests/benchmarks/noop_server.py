@@ -1,4 +1,4 @@
-"""An MCP server with one tool that does nothing: what the protocol itself costs with the SDK."""
+"""An MCP server with one tool that does nothing: the cost of the protocol with the SDK."""
 
 from mcp.server import MCPServer
 

@@ -1,4 +1,4 @@
-"""Processes beside the one that measures: each does what it is told and says when it is done."""
+"""Processes beside the measuring one, which exchange messages with it."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from typing import Any
 from tests.forkserver import CONTEXT
 
 PATIENCE = 120.0
-"""Seconds after which a process that says nothing counts as lost."""
+"""Seconds to wait for a message of another process."""
 
 
 class Other:
-    """Another process, by the pipe to it."""
+    """The pipe to another process."""
 
     def __init__(self, pipe: Connection) -> None:
         self._pipe = pipe
 
-    def tell(self, word: Any) -> None:
-        """Send it something."""
-        self._pipe.send(word)
+    def send(self, message: Any) -> None:
+        """Send a message."""
+        self._pipe.send(message)
 
-    def hear(self) -> Any:
-        """Return what it says next. Raises RuntimeError when it says nothing."""
+    def receive(self) -> Any:
+        """Return the next message. Raises RuntimeError if none arrives in time."""
         if not self._pipe.poll(PATIENCE):
-            raise RuntimeError(f"a process said nothing for {PATIENCE:g} s")
+            raise RuntimeError(f"a process sent nothing for {PATIENCE:g} s")
         return self._pipe.recv()
 
 
 @contextmanager
 def running(work: Callable[..., None], *arguments: Any) -> Iterator[Other]:
-    """Run a function of a module in a process of its own, with its end of a pipe first; it ends with the `with`."""
+    """Run a function in another process, with its end of a pipe as first argument, during a `with` block."""
     here, there = CONTEXT.Pipe()
     process = CONTEXT.Process(target=work, args=(there, *arguments), daemon=True)
     process.start()

@@ -1,7 +1,7 @@
-"""Sixty questions about what a small team's agents know, and the items that answer each.
+"""Sixty questions about the knowledge of a small team's agents, and the items that answer each.
 
-The corpus is written by hand: notes and notepads of sessions, observations, preferences and facts of a shop's team. A
-part of it changes half way, so that some questions have one answer then and another one now.
+The corpus is written by hand: notes and notepads of sessions, observations, preferences and facts of a shop's team. It
+changes halfway, so that some questions have one answer before and another after the change.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ CHANGED: dict[str, str] = {
     "n-reindex": "A full rebuild of the product index takes forty minutes on the new cluster",
     "n-oncall": "Whoever is on call hands over on Monday at nine by video",
 }
-"""What notes became half way."""
+"""New texts of notes, after the change."""
 
 LATER: dict[str, tuple[str, str]] = {
     "n-incident-old": ("infra", "Incident in March: the gateway ran out of file handles"),
@@ -78,7 +78,7 @@ LATER: dict[str, tuple[str, str]] = {
     "n-crawler-new": ("search", "The latest crawl skipped half of the catalogue because of a redirect loop"),
     "n-load-new": ("infra", "In the most recent load test the checkout held nine hundred orders a minute"),
 }
-"""Notes that were taken after that."""
+"""Notes taken after the change."""
 
 NOTEPADS = {
     "p-payments": ("payments", "# Plan\n- [x] list open disputes\n- [ ] ask the bank about instant transfers\n"),
@@ -131,11 +131,11 @@ FACTS = {
 """By name: subject, relation, object. All are of the scope `ada/shop`."""
 
 RUNTIMES = {"f-node-old": ("shop", "runs_on", "Node 20"), "f-node-new": ("shop", "runs_on", "Node 24")}
-"""The second ends the first, half way."""
+"""The second ends the first at the change."""
 
 
 class Question(NamedTuple):
-    """A question, what answers it, and whether it is about how things were before they changed."""
+    """A question, the items that answer it, and whether it is about the time before the change."""
 
     kind: Kind
     text: str
@@ -233,7 +233,7 @@ QUESTIONS: list[Question] = [
 
 
 class Corpus:
-    """The corpus on a bus. `texts` are all items by name, as they are now, oldest first."""
+    """The corpus on a bus. `texts` are all items by name, with their current text, oldest first."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
@@ -279,7 +279,7 @@ class Corpus:
         self._names[page, id], self.texts[name] = name, text
 
     def recall(self, question: Question) -> list[str]:
-        """Return the names of what `recall` answers."""
+        """Return the names of the items that `recall` returns."""
         at = self.before if question.is_before else None
         found = self._bus.recall(question.text, scopes=SCOPES, sessions=SESSIONS, page="main", at=at)
         return [self._names[each.page, each.id] for each in found]

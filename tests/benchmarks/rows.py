@@ -1,4 +1,4 @@
-"""The rows of the result: a measurement beside what it is measured against, and the floor it has to reach."""
+"""The rows of the result: a figure, the one it is compared with, and the floor it has to reach."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Unit = Literal["per second", "seconds", "bytes", "score"]
 
 @dataclass(frozen=True, slots=True)
 class Floor:
-    """What a row has to reach: its ratio, or our figure alone, at least or at most this."""
+    """A bound of a row: its ratio, or our figure alone, must be at least or at most `value`."""
 
     of: Literal["ratio", "ours"]
     bound: Literal["at least", "at most"]
     value: float
 
     def holds(self, figure: float) -> bool:
-        """Say whether a figure is good enough."""
+        """Return whether a figure is within the bound."""
         return figure >= self.value if self.bound == "at least" else figure <= self.value
 
 
@@ -47,7 +47,7 @@ class Row:
 
     @property
     def reached(self) -> bool | None:
-        """Whether the floor is reached; None where there is none."""
+        """Whether the floor is reached; None without a floor."""
         if self.floor is None:
             return None
         if self.floor.of == "ours":
@@ -65,7 +65,7 @@ def rates(
     floor: Floor | None = None,
     note: str = "",
 ) -> Row:
-    """Return the row that compares two sides by how often a second they do it. More is better."""
+    """Return the row that compares two sides by operations per second. More is better."""
     return Row(
         what or ours,
         against or theirs,
@@ -89,7 +89,7 @@ def times(
     floor: Floor | None = None,
     note: str = "",
 ) -> Row:
-    """Return the row that compares two sides by how long they take. Less is better."""
+    """Return the row that compares two sides by seconds per operation. Less is better."""
     return Row(
         what or ours,
         against or theirs,

@@ -1,7 +1,7 @@
-"""`make bench-scaling`: what an event costs on clusters of one, two and three masters with 16 shards.
+"""`make bench-scaling`: the cost of an event on clusters of one, two and three masters with 16 shards.
 
-All run on one machine, whose cores bound how many events a second there can be. So what counts is the CPU time that
-each process takes for an event: from it follows how many masters, projectors and clients a load needs.
+All run on one machine, whose cores limit the events per second. So the figure that counts is the CPU time of each
+process for an event: it determines how many masters, projectors and clients a load needs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ IN_FLIGHT = 64
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What was done on so many masters: events a second, and microseconds of CPU time for an event."""
+    """An operation on a cluster: events per second, and microseconds of CPU time for an event."""
 
     masters: int
     what: str
@@ -39,7 +39,7 @@ class Cost:
 
 
 def measure(masters: int, events: int) -> list[Cost]:
-    """Measure adding and folding so many events."""
+    """Measure adding and folding `events` events on a cluster of `masters` masters."""
     with Cluster(masters, has_replicas=False) as cluster:
         with Bus.connect(cluster.url, source="bench", shards=SHARDS, max_observations=ROOM) as bus:
             added = _cost(cluster, "add, 64 in flight", events, lambda: asyncio.run(_add(cluster.url, events)))
@@ -56,7 +56,7 @@ def _cost(cluster: Cluster, what: str, events: int, work: Callable[[], object]) 
 
 
 def _cpu(server: Server) -> float:
-    """Return the seconds that a server has worked."""
+    """Return the CPU seconds of a server."""
     with server.client() as client:
         found: Any = client.info("cpu")
     return float(found["used_cpu_user"] + found["used_cpu_sys"])
@@ -84,9 +84,9 @@ def _fold(bus: Bus) -> None:
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--events", type=int, default=40_000, show_default=True, help="How many events for each row.")
+@click.option("--events", type=int, default=40_000, show_default=True, help="Number of events for each row.")
 def main(events: int) -> None:
-    """Measure what an event costs on one, two and three masters."""
+    """Measure the cost of an event on one, two and three masters."""
     table = Table("masters", "what", "events/s", "CPU of all masters", "CPU of the client", box=None, header_style="")
     for masters in (1, 2, 3):
         for cost in measure(masters, events):
@@ -94,7 +94,7 @@ def main(events: int) -> None:
             table.add_row(str(masters), cost.what, *figures)
     console = Console()
     console.print(table)
-    console.print("CPU in microseconds for an event")
+    console.print("CPU times are microseconds for one event")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""`make bench-soak`: half an hour at half the highest rate of additions, with everyone at work, to see what grows.
+"""`make bench-soak`: half an hour at half the highest rate of additions, with all processes at work, to find growth.
 
-A projector, an expirer, an archiver, two views and a subscription run as processes of their own while one process adds.
-What is added lives for 20 s, and what is over leaves the engine's memory after 20 more, so that memory has no reason to
-grow. The first sixth of the time is warming up.
+A projector, an expirer, an archiver, two views and a subscription run in separate processes while one process adds.
+Observations expire after 20 s and are paged out after 20 more, so memory has no reason to grow. The first sixth of the
+time is the warm-up.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ EVERY: Final = 5.0
 """Seconds between two samples."""
 
 GROWTH: Final = 1.05
-"""The most that memory may grow by after the warming up."""
+"""The largest accepted growth of memory after the warm-up."""
 
 DAEMONS: Final = ("projector", "expirer", "archiver")
 SETTINGS: Final[dict[str, Any]] = {
@@ -44,7 +44,7 @@ Series = dict[str, list[tuple[float, float]]]
 
 
 def soak(stage: Stage, seconds: float, directory: Path) -> Series:
-    """Have everyone at work for so long; return what was measured."""
+    """Run all processes for `seconds`; return the samples."""
     settings = SETTINGS | {"archive_url": (directory / "archive").as_uri()}
     series: Series = defaultdict(list)
     with ExitStack() as opened:
@@ -55,10 +55,12 @@ def soak(stage: Stage, seconds: float, directory: Path) -> Series:
         for name in DAEMONS:
             pids[name] = opened.enter_context(_daemon(name, stage.url, settings, directory))
         for number in (1, 2):
-            pids[f"view {number}"] = opened.enter_context(running(_view, stage.url, settings)).hear()
-        pids["subscription"] = opened.enter_context(running(_subscription, stage.url, settings)).hear()
+            pids[f"view {number}"] = opened.enter_context(running(_view, stage.url, settings)).receive()
+        pids["subscription"] = opened.enter_context(running(_subscription, stage.url, settings)).receive()
         rate = _rate(page, 10.0) / 2
-        click.echo(f"{rate:,.0f} additions a second, half of what this machine can do with all at work", err=True)
+        click.echo(
+            f"{rate:,.0f} additions a second, half of what this machine can do with all processes at work", err=True
+        )
         begun, number = time.monotonic(), 0
         while (elapsed := time.monotonic() - begun) < seconds:
             samples: list[float] = []
@@ -82,7 +84,7 @@ def soak(stage: Stage, seconds: float, directory: Path) -> Series:
 
 
 def _rate(page: Any, seconds: float) -> float:
-    """Return how many observations one process can add in a second."""
+    """Return how many observations one process can add per second."""
     begun, number = time.monotonic(), 0
     while time.monotonic() - begun < seconds:
         page.add(**given(number))
@@ -100,7 +102,7 @@ def _measure(bus: Bus, stage: Stage, pids: Mapping[str, int], samples: list[floa
 
 
 def _resident(pid: int) -> float:
-    """Return the bytes of memory that a process has."""
+    """Return the resident memory of a process in bytes."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
             return float(line.split()[1]) * 1024
@@ -137,7 +139,7 @@ def _subscription(pipe: Connection, url: str, settings: Mapping[str, Any]) -> No
 
 
 def grown(series: Series) -> dict[str, float]:
-    """Return by how much each memory has grown from the first quarter after the warming up to the last: 1 is flat."""
+    """Return the growth of each memory from the first quarter after the warm-up to the last; 1 is no growth."""
     growth = {}
     for name, samples in series.items():
         if "MB" in name:
@@ -147,26 +149,26 @@ def grown(series: Series) -> dict[str, float]:
     return growth
 
 
-def picture(series: Series) -> str:
-    """Return the picture of a soak, as SVG."""
+def charts(series: Series) -> str:
+    """Return charts of a soak, as SVG."""
     memories = {name.removesuffix(", MB"): samples for name, samples in series.items() if "MB" in name}
     times = {name.removesuffix(", ms"): samples for name, samples in series.items() if name.endswith("ms")}
     return draw(
         [
             Panel("memory, MB", memories),
-            Panel("how long an addition takes, ms", times),
-            Panel("events that are not folded yet", {"lag": series["lag"]}),
+            Panel("time of an addition, ms", times),
+            Panel("events not yet folded", {"lag": series["lag"]}),
         ]
     )
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--seconds", type=float, default=1800.0, show_default=True, help="How long.")
-@click.option("--svg", type=click.Path(dir_okay=False, path_type=Path), help="Where to save the picture.")
+@click.option("--seconds", type=float, default=1800.0, show_default=True, help="Duration in seconds.")
+@click.option("--svg", type=click.Path(dir_okay=False, path_type=Path), help="Where to save the charts as SVG.")
 def main(seconds: float, svg: Path | None) -> None:
-    """Add at half the highest rate while everyone is at work; exit with 1 if a memory grew by more than 5 %."""
+    """Add at half the highest rate with all processes at work; exit with 1 if a memory grew by more than 5 %."""
     for name in [name for name in os.environ if name.startswith("SCRATCHBUS_")]:
-        del os.environ[name]  # a user's settings are not what is measured
+        del os.environ[name]  # the settings of the user must not change the figures
     with open_stage() as stage:
         series = soak(stage, seconds, Path(stage.socket).parent)
     growth = grown(series)
@@ -176,7 +178,7 @@ def main(seconds: float, svg: Path | None) -> None:
         click.echo(f"{name:<28} median {median(values):>10.2f}   most {max(values):>10.2f} {change}")
     if svg is not None:
         svg.parent.mkdir(parents=True, exist_ok=True)
-        svg.write_text(picture(series))
+        svg.write_text(charts(series))
         click.echo(f"saved to {svg}", err=True)
     if beyond := [name for name, ratio in growth.items() if ratio > GROWTH]:
         click.echo(f"grew by more than 5 %: {', '.join(beyond)}", err=True)

@@ -1,4 +1,4 @@
-"""What every part of the benchmark stands on: a private engine, what is put on it, and how much of it."""
+"""The base of every part of the benchmark: a private engine, sample observations, and sizes."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from scratchbus.readmodel.catch_up import MAX_CHUNKS, fold_once
 ROOT = Path(__file__).parents[2]
 
 BATCH = 500
-"""How many observations a batch has."""
+"""Observations in a batch."""
 
 CONTENT = 400
-"""How many bytes the content of an observation has."""
+"""Bytes of the content of an observation."""
 
 ROOM = 10_000_000
-"""Room for all open observations, where displacing is not what is measured."""
+"""Room for all open observations, where displacing is not measured."""
 
 TYPES = ("risk_alert", "observation")
 TAGS = ("network", "login", "disk", "billing", "mail")
-"""Types and tags go round at different lengths, so every pair of a type and a tag is on a tenth of the observations."""
+"""Types and tags alternate in cycles of 2 and 5, so each pair of type and tag is on a tenth of the observations."""
 
 _PROSE = "what was seen, put into a few plain words; " * 10
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How much is measured."""
+    """The sizes of a measurement."""
 
     rounds: int
     adds: int
@@ -71,7 +71,7 @@ QUICK = Sizes(
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A private engine and both ways to speak to it: buses, and redis-py as it comes."""
+    """A private engine and both ways to use it: buses, and bare redis-py."""
 
     url: str
     socket: Path
@@ -79,16 +79,16 @@ class Stage:
     _opened: ExitStack
 
     def bus(self, name: str, room: int = ROOM) -> Bus:
-        """Open a bus of its own on the engine; it is closed with the stage."""
+        """Open a new bus on the engine; it is closed with the stage."""
         return self._opened.enter_context(Bus.connect(self.url, source="bench", bus=name, max_observations=room))
 
     def entries(self, bus: Bus, count: int) -> list[dict[Any, Any]]:
-        """Return the newest entries of a bus's log, as the engine has them: what a bare client is to write too."""
+        """Return the newest entries of a bus's log, for a bare client to write."""
         rows: Any = self.bare.xrevrange(bus.core.log.keys(0).log, count=count)
         return [fields for _, fields in rows]
 
     def log_entries(self, log: str) -> Iterator[Any]:
-        """Yield the entries of a log as a bare client reads them, some at a time."""
+        """Yield the entries of a log, read in batches by a bare client."""
         after = "-"
         while True:
             rows: Any = self.bare.xrange(log, min=after, count=BATCH)
@@ -98,14 +98,14 @@ class Stage:
             after = f"({rows[-1][0].decode()}"
 
     def forget_folded(self, bus: Bus) -> None:
-        """Drop what was folded from a bus's log, so that all of it is a backlog again."""
+        """Delete the folded state of a bus, so that its whole log is a backlog again."""
         keys = bus.core.log.keys(0)
         self.bare.delete(checkpoint_key(keys), *self.bare.scan_iter(f"{keys.tag}p1:*", count=10_000))
 
 
 @contextmanager
 def open_stage() -> Iterator[Stage]:
-    """Start an engine in a directory of its own; at the end, whatever happens, both are gone."""
+    """Start an engine in a temporary directory; stop and delete both at the end."""
     with TemporaryDirectory(prefix="scratchbus-bench-") as name, ExitStack() as opened:
         directory = Path(name) / "engine"
         opened.callback(stop, directory, timeout=60.0)
@@ -115,7 +115,7 @@ def open_stage() -> Iterator[Stage]:
 
 
 def given(number: int) -> dict[str, Any]:
-    """Return what a caller gives for the observation of this number."""
+    """Return the arguments to add observation `number`."""
     return {
         "type": TYPES[number % len(TYPES)],
         "content": f"{number:08d} {_PROSE}"[:CONTENT],
@@ -124,7 +124,7 @@ def given(number: int) -> dict[str, Any]:
 
 
 def fill(page: Page, count: int) -> list[str]:
-    """Add so many observations in batches; return their ids."""
+    """Add `count` observations in batches; return their ids."""
     ids: list[str] = []
     for first in range(0, count, BATCH):
         batch = [NewObservation(**given(number)) for number in range(first, min(first + BATCH, count))]
@@ -133,7 +133,7 @@ def fill(page: Page, count: int) -> list[str]:
 
 
 def catch_up(bus: Bus) -> int:
-    """Fold and commit, as a projector does, until nothing is left; return how many events that were."""
+    """Fold and commit, as a projector does, until nothing is left; return the number of events."""
     known: Checkpoint | None = None
     total = 0
     while True:

@@ -1,6 +1,6 @@
-"""`make bench-stages`: where the time of one addition, one fold, one read and one delivery goes.
+"""`make bench-stages`: the parts of the time of an addition, a fold, a read and a delivery.
 
-Beside each stands what nobody can do without on this machine: a round trip of a `PING` over the same socket.
+For comparison it prints the minimum on this machine: a round trip of a `PING` over the same socket.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ROUNDS = 7
 
 
 class Spent(NamedTuple):
-    """Microseconds of one operation: in all, until the engine's answer is there, and of work in the engine."""
+    """Microseconds of one operation: in total, waiting for the engine, and CPU time of the engine."""
 
     what: str
     total: float
@@ -35,18 +35,18 @@ class Spent(NamedTuple):
 
     @property
     def python(self) -> float:
-        """What Python takes before and after its requests."""
+        """The time of Python before and after requests."""
         return self.total - self.away
 
     @property
     def between(self) -> float:
-        """What sockets, wake-ups of the two processes, and the driver take, as far as the engine does not work then."""
+        """The time of sockets, wake-ups and the driver, while the engine does not work."""
         return self.away - self.engine
 
 
 @contextmanager
 def _watched() -> Iterator[list[float]]:
-    """Collect how many seconds each request took inside."""
+    """Collect the seconds that each request takes."""
     seconds: list[float] = []
     watched = {name: getattr(Engine, name) for name in ("execute", "_send_ahead", "_collect")}
 
@@ -70,13 +70,13 @@ def _watched() -> Iterator[list[float]]:
 
 
 def _engine_microseconds(stage: Stage) -> float:
-    """Return how long the engine's main thread has worked so far, on its sockets and its file of appends too."""
+    """Return the CPU time of the engine's main thread so far, including its sockets and its append-only file."""
     found: Any = stage.bare.info("cpu")
     return float(found["used_cpu_user_main_thread"] + found["used_cpu_sys_main_thread"]) * 1e6
 
 
 def _measure(stage: Stage, what: str, times: int, work: Callable[[], object], before: Callable[[], object]) -> Spent:
-    """Measure an operation that `work` does so many times, in several rounds after one that warms up."""
+    """Measure an operation that `work` does `times` times, in several rounds after a warm-up round."""
     taken: list[Spent] = []
     for _ in range(ROUNDS + 1):
         before()
@@ -95,11 +95,11 @@ def _nothing() -> None: ...
 
 
 def measure(stage: Stage, sizes: Sizes) -> list[Spent]:
-    """Measure the operations that everything is made of."""
+    """Measure the basic operations."""
     bus = stage.bus("stages")
     page, items = bus.page(), [given(number) for number in range(sizes.adds)]
     page.add(**items[0])
-    time.sleep(1.1)  # the first addition to a log tells its process to be careful for a second
+    time.sleep(1.1)  # for a second after the first addition to a log, a process is careful
     read = bus.page("read")
     fill(read, 100)
     catch_up(bus)
@@ -136,7 +136,7 @@ def measure(stage: Stage, sizes: Sizes) -> list[Spent]:
 
 
 def ping(stage: Stage, times: int = 2_000) -> float:
-    """Return how many microseconds a `PING` takes there and back, with nothing between it and the socket."""
+    """Return the microseconds of a `PING` and its reply, directly on the socket."""
     command = pack_command(("PING",))
     with socket.socket(socket.AF_UNIX) as link:
         link.connect(str(stage.socket))

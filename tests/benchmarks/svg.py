@@ -1,4 +1,4 @@
-"""Line charts as SVG, drawn without anything that would have to be installed."""
+"""Line charts as SVG, without dependencies."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LEFT, RIGHT, TOP, BOTTOM = 60, 210, 30, 30
 COLOURS: Final = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#17becf", "#8c564b", "#e377c2", "#7f7f7f")
 
 Samples = Sequence[tuple[float, float]]
-"""Seconds, and the value then."""
+"""Seconds, and the value at that time."""
 
 
 class Panel(NamedTuple):
@@ -24,7 +24,7 @@ class Panel(NamedTuple):
 
 
 def draw(panels: Sequence[Panel]) -> str:
-    """Return charts one below the other, with minutes from left to right."""
+    """Return charts one below the other, over minutes."""
     parts = [_panel(panel, number * HEIGHT) for number, panel in enumerate(panels)]
     height = HEIGHT * len(panels)
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-family="sans-serif"'
@@ -61,7 +61,7 @@ def _panel(panel: Panel, above: float) -> str:
 
 
 def _round(maximum: float) -> float:
-    """Return a round number that is not below this one."""
+    """Round up to a number with two digits at most."""
     if maximum <= 0:
         return 1.0
     unit = 10.0 ** ceil(log10(maximum) - 1)

@@ -1,4 +1,4 @@
-"""The benchmark itself: that it runs, and that its ratios are right. How fast anything is, no test says."""
+"""The benchmark runs, and its ratios are right. No test depends on a speed."""
 
 import gc
 import json
@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from tests.benchmarks import growing, report
+from tests.benchmarks import report, size_growth
 from tests.benchmarks.__main__ import PARTS
 from tests.benchmarks.measure import Side, interleave, pairwise, percentile, spread
 from tests.benchmarks.rows import Floor, Row, rates, times
@@ -24,7 +24,7 @@ TINY = Sizes(
 
 @pytest.fixture(autouse=True)
 def _nothing_to_collect() -> None:
-    """Keep what other tests have loaded out of the collections before each measurement: they are most of the time."""
+    """Exempt objects of other tests from the collections before each measurement, which would take most of the time."""
     gc.freeze()
 
 
@@ -32,16 +32,16 @@ TAKEN = {"ours": [0.2, 0.4, 0.3], "theirs": [0.1, 0.1, 0.3]}
 """Seconds per operation: 2, 4 and 1 times as long as theirs."""
 
 
-def test_a_ratio_is_taken_between_neighbours_in_time():
+def test_a_ratio_is_computed_round_by_round():
     assert pairwise([2.0, 8.0, 3.0], [1.0, 2.0, 3.0]).median == 2.0
 
 
-def test_times_compare_how_long_it_takes():
+def test_times_compare_seconds_per_operation():
     row = times(TAKEN, "ours", "theirs")
     assert (row.ours, row.theirs, row.ratio.median) == pytest.approx((0.3, 0.1, 2.0))
 
 
-def test_rates_compare_how_often_a_second():
+def test_rates_compare_operations_per_second():
     row = rates(TAKEN, "ours", "theirs")
     assert (row.ours, row.theirs, row.ratio.median) == pytest.approx((1 / 0.3, 10, 0.5))
 
@@ -51,7 +51,7 @@ def test_a_spread_lies_between_the_quartiles():
     assert spread([7.0]) == (7.0, 7.0, 7.0)
 
 
-def test_a_percentile_is_what_so_many_do_not_exceed():
+def test_a_percentile_is_not_exceeded_by_its_share():
     samples = [float(number) for number in range(101)]
     assert percentile(samples, 50) == 50
     assert percentile(samples, 99) == pytest.approx(99)
@@ -69,11 +69,11 @@ def test_a_percentile_is_what_so_many_do_not_exceed():
         (None, None),
     ],
 )
-def test_a_floor_is_reached_from_its_side(floor, reached):
+def test_a_floor_bounds_from_below_or_above(floor, reached):
     assert times(TAKEN, "ours", "theirs", floor=floor).reached is reached
 
 
-def test_all_sides_run_once_a_round_and_take_turns_at_being_first():
+def test_each_side_runs_once_a_round_and_the_first_one_rotates():
     ran: list[str] = []
     taken = interleave(
         2,
@@ -84,7 +84,7 @@ def test_all_sides_run_once_a_round_and_take_turns_at_being_first():
     assert {name: len(samples) for name, samples in taken.items()} == {"a": 2, "b": 2}
 
 
-def test_a_side_is_timed_for_each_operation(monkeypatch):
+def test_the_time_of_a_side_is_divided_by_its_operations(monkeypatch):
     clock = iter([0.0, 1.0, 10.0, 14.0])
     monkeypatch.setattr("tests.benchmarks.measure.perf_counter", lambda: next(clock))
     assert interleave(1, Side("a", 8, lambda: None)) == {"a": [0.5]}
@@ -92,7 +92,7 @@ def test_a_side_is_timed_for_each_operation(monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", PARTS)
-def test_a_part_measures_on_a_real_engine(part: str, tmp_path: Path):
+def test_each_part_measures_on_a_real_engine(part: str, tmp_path: Path):
     with open_stage() as stage:
         rows = PARTS[part](stage, TINY)
         about = {"machine": report.machine(stage.bare), "sizes": {}}
@@ -111,7 +111,7 @@ def test_a_part_measures_on_a_real_engine(part: str, tmp_path: Path):
     assert saved["machine"]["engine"]
 
 
-def test_nothing_of_the_engine_is_left_when_a_part_fails():
+def test_a_failing_part_leaves_no_engine_behind():
     pids: list[int] = []
 
     def fail(stage: Stage) -> None:
@@ -131,8 +131,8 @@ def test_a_floor_without_a_ratio_is_missed():
 
 @pytest.mark.slow
 def test_growth_is_measured_for_pages_logs_buses_and_archives(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(growing, "TIMES", 3)
-    done = CliRunner().invoke(growing.main, ["--size", "300", "--pages", "3", "--archived", "1500"])
+    monkeypatch.setattr(size_growth, "TIMES", 3)
+    done = CliRunner().invoke(size_growth.main, ["--size", "300", "--pages", "3", "--archived", "1500"])
     assert done.exit_code == 0, done.output
     for title in ("open observations", "events in the log", "pages", "events in the archive"):
         assert title in done.output

@@ -1,4 +1,4 @@
-"""A client of an MCP server that writes one line and reads one: it takes next to no time of its own."""
+"""A client of an MCP server that writes one line and reads one, with next to no overhead."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _VERSION = "2025-11-25"
 
 
 class ThinClient:
-    """A client of one server, connected by its pipes; it waits for each answer."""
+    """A client of one server over pipes, which waits for each answer."""
 
     def __init__(self, process: Popen[bytes]) -> None:
         assert process.stdin is not None
@@ -24,7 +24,7 @@ class ThinClient:
         self._ids = count()
         about = {"name": "thin", "version": "1"}
         self._ask("initialize", {"protocolVersion": _VERSION, "capabilities": {}, "clientInfo": about})
-        self._say({"method": "notifications/initialized"})
+        self._write({"method": "notifications/initialized"})
 
     def call_tool(self, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the structured answer of a tool."""
@@ -36,14 +36,14 @@ class ThinClient:
 
     def _ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         id = next(self._ids)
-        self._say({"id": id, "method": method, "params": params})
+        self._write({"id": id, "method": method, "params": params})
         answer = json.loads(self._from.readline())
         if answer["id"] != id or "result" not in answer:
             raise RuntimeError(f"{method}: {answer}")
         result: dict[str, Any] = answer["result"]
         return result
 
-    def _say(self, message: dict[str, Any]) -> None:
+    def _write(self, message: dict[str, Any]) -> None:
         self._into.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
         self._into.flush()
 

@@ -21,21 +21,25 @@ PEERS: dict[str, Callable[[Stage, int, int], list[Row]]] = {
     "faststream": measure_faststream,
     "eventsourcing": measure_eventsourcing,
 }
-"""What is measured against each library, by the name of its package."""
+"""The measurement against each library, by the name of its package."""
 
 DEFAULT_JSON = Path(__file__).parents[3] / "build" / "benchmark-peers.json"
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--only", type=click.Choice([*PEERS]), help="Measure against this one alone.")
-@click.option("--rounds", default=7, show_default=True, help="How often each side is measured.")
-@click.option("--events", default=3_000, show_default=True, help="How many events are published, and consumed.")
+@click.option("--only", type=click.Choice([*PEERS]), help="Measure only against this library.")
+@click.option("--rounds", default=7, show_default=True, help="Number of measured rounds.")
+@click.option("--events", default=3_000, show_default=True, help="Number of events that are published and consumed.")
 @click.option(
-    "--json", "file", type=click.Path(dir_okay=False, path_type=Path), default=DEFAULT_JSON, help="Where to save."
+    "--json",
+    "file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=DEFAULT_JSON,
+    help="Where to save the figures as JSON.",
 )
 def main(only: str | None, rounds: int, events: int, file: Path) -> None:
     """Measure scratchbus against other libraries, side by side, on a private embedded engine."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the engine goes too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the engine is stopped too
     about = {"started": datetime.now(UTC).isoformat(timespec="seconds"), "rounds": rounds, "events": events}
     rows: dict[str, list[Row]] = {}
     for name in [only] if only else PEERS:

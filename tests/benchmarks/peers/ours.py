@@ -1,4 +1,4 @@
-"""What every peer is compared with: scratchbus publishing and consuming the same events, on the same engine."""
+"""Our side of each comparison: scratchbus publishes and consumes the same events, on the same engine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Prepare = Callable[[], object]
 
 
 class Ours(NamedTuple):
-    """Our sides: those that publish, and those that consume what was published."""
+    """Our sides: those that publish, and those that consume."""
 
     publish: Side
     publish_async: Side
@@ -27,7 +27,7 @@ class Ours(NamedTuple):
 
 @contextmanager
 def ours(stage: Stage, runner: asyncio.Runner, events: int, prepare: Prepare) -> Iterator[Ours]:
-    """Yield our sides, for so many events each; `prepare` is what a side has to wait for."""
+    """Yield our sides, for `events` events each; `prepare` runs before each round of a side."""
     items = [given(number) for number in range(events)]
     page = stage.bus("published").page()
     followed = stage.bus("consumed")

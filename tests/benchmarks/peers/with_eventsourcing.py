@@ -11,14 +11,14 @@ from uuid import UUID
 from eventsourcing.application import Application
 from eventsourcing.domain import Aggregate
 
-from tests.benchmarks.auditing import replay
+from tests.benchmarks.audit import replay
 from tests.benchmarks.measure import Side, interleave
 from tests.benchmarks.peers.ours import ours
 from tests.benchmarks.rows import Floor, Row, rates
 from tests.benchmarks.stage import BATCH, Stage, given
 
 CHUNK = 1_000
-"""How many events are read at once in a replay: as many as by ours."""
+"""How many events a replay reads at once: as many as ours."""
 
 
 class Observed(Aggregate):  # type: ignore[misc]  # mypy does not see the library
@@ -31,7 +31,7 @@ class Observed(Aggregate):  # type: ignore[misc]  # mypy does not see the librar
 
 
 def measure_eventsourcing(stage: Stage, rounds: int, events: int) -> list[Row]:
-    """Compare appending, one at a time and in batches, and replaying: reading, decoding and folding all there is."""
+    """Compare appending, one at a time and in batches, and replaying: reading, decoding and folding all events."""
     with asyncio.Runner() as runner, TemporaryDirectory(prefix="scratchbus-peer-") as name:
         directory = Path(name)
         appended, replayed = _open(directory / "appended.db"), _open(directory / "replayed.db")
@@ -81,7 +81,7 @@ def _save_many(app: Application[UUID], items: list[dict[str, Any]]) -> None:
 
 
 def _replay(app: Application[UUID], events: int) -> None:
-    """Fold all events there are."""
+    """Fold all events."""
     aggregates: dict[Any, Any] = {}
     start: int | None = 1
     while start is not None:

@@ -19,11 +19,11 @@ from tests.benchmarks.stage import BATCH, Stage, given
 PUBLISHED = "faststream-published"
 CONSUMED = "faststream-consumed"
 CHUNK = 500
-"""How many entries its subscribers ask for at once: as many as ours."""
+"""How many entries its subscribers request at once: as many as ours."""
 
 
 class Seen(BaseModel):
-    """What was published, as a handler takes it: checked and typed, as it is with ours."""
+    """A published observation as a handler receives it: validated and typed, as ours."""
 
     type: str
     content: str
@@ -74,7 +74,7 @@ def measure_faststream(stage: Stage, rounds: int, events: int) -> list[Row]:
 
 
 class _FastStream:
-    """A broker that publishes items, and for each time they are consumed another one."""
+    """A broker that publishes items, and a new broker for each time they are consumed."""
 
     def __init__(self, bare: redis.Redis, url: str, items: list[dict[str, Any]]) -> None:
         self._bare = bare
@@ -93,7 +93,7 @@ class _FastStream:
         await self._publisher.stop()
 
     async def stop(self) -> None:
-        """Have the last consumer stop; it takes as long as it waits for more, so it is not timed."""
+        """Stop the last consumer. Not timed, because it first finishes its wait for more entries."""
         if self._consuming is not None:
             await self._consuming.stop()
             self._consuming = None

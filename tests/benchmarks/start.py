@@ -1,4 +1,4 @@
-"""Starting: fresh processes that import scratchbus, or run one command, beside one that does nothing."""
+"""Starting: new processes that import scratchbus or run one command, against one that does nothing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FIRST_ANSWERS = "scratchbus mcp: initialize, tools/list and its end"
 
 
 def measure_start(stage: Stage, sizes: Sizes) -> list[Row]:
-    """Time whole processes, from before the first instruction to the end."""
+    """Time whole processes, from start to exit."""
     bus = stage.bus("start")
     fill(bus.page(), OPEN)
     catch_up(bus)
@@ -53,6 +53,6 @@ _REQUESTS = b"".join(
     json.dumps({"jsonrpc": "2.0", "id": method, "method": method, "params": params}).encode() + b"\n"
     for method, params in (("initialize", _INFO), ("tools/list", {}))
 )
-"""What the standard input of each has; only the MCP server reads it."""
+"""The standard input of each process; only the MCP server reads it."""
 
 _ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}

@@ -47,7 +47,7 @@ def measure_serve(stage: Stage, sizes: Sizes) -> list[Row]:
                 f"HTTP `GET` active, {LIMIT} of {OPEN}",
                 sizes.reads,
                 partial(mine.get, f"/api/v1/{read}", sizes.reads),
-                partial(catch_up, bus),  # as the projector does, which `scratchbus up` runs
+                partial(catch_up, bus),  # as the projector of `scratchbus up` does
             ),
         )
         empty_post, post, empty_get, get = taken
@@ -59,7 +59,7 @@ def measure_serve(stage: Stage, sizes: Sizes) -> list[Row]:
 
 
 def _memory(port: int, pid: int) -> Row:
-    """Return the bytes of a connection that is kept open and asks nothing."""
+    """Return the bytes of an idle connection."""
     with ExitStack() as last:
         clients = [last.enter_context(Client(port)) for _ in range(IDLE + 100)]
         for client in clients[:100]:
@@ -78,21 +78,21 @@ def _resident(pid: int) -> int:
 
 @contextmanager
 def served(url: str, bus: str = BUS) -> Iterator[tuple[int, int]]:
-    """Serve a bus; yield the port and the process of the server."""
+    """Serve a bus; yield the port and the pid of the server."""
     arguments = ("-m", "scratchbus.cli", "serve", "--listen", "0", "--no-open", "--json", "--bus", bus, "--url", url)
     environment = {**os.environ, "SCRATCHBUS_MAX_OBSERVATIONS": str(ROOM)}
     command = launcher.command(*arguments)
     with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as process:
         try:
-            said = json.loads(process.stdout.readline())
-            yield int(said["url"].rpartition(":")[2]), said["pid"]
+            started = json.loads(process.stdout.readline())
+            yield int(started["url"].rpartition(":")[2]), started["pid"]
         finally:
             process.terminate()
 
 
 @contextmanager
 def _empty() -> Iterator[tuple[int, int]]:
-    """Run the API that does nothing; yield its port and its process."""
+    """Run the API that does nothing; yield its port and its pid."""
     command = launcher.command("-m", "tests.benchmarks.empty_api")
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -102,7 +102,7 @@ def _empty() -> Iterator[tuple[int, int]]:
 
 
 class Client:
-    """A client that costs as little as it can: one connection, and requests as bytes."""
+    """A client with minimal cost: one connection, and requests as bytes."""
 
     def __init__(self, port: int) -> None:
         self._host = f"Host: 127.0.0.1:{port}\r\n"

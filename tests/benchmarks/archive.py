@@ -18,12 +18,13 @@ from tests.benchmarks.rows import Floor, Row, rates
 from tests.benchmarks.stage import ROOM, Sizes, Stage, catch_up, fill
 
 _AT_ONCE = 1_000
-_RUNS = 3  # backlogs that are archived at once
+_RUNS = 3  # backlogs in one run of the archiver
 
 
 def measure_archive(stage: Stage, sizes: Sizes) -> list[Row]:
-    """Compare a run of the archiver, trimming included, with bare `XRANGE` and zstd of as many events like these."""
-    count, rounds = _RUNS * sizes.backlog, max(2, sizes.rounds // 2)  # few and long: each is filled anew
+    """Compare a run of the archiver, trimming included, with bare `XRANGE` and zstd of as many equal events."""
+    count = _RUNS * sizes.backlog
+    rounds = max(2, sizes.rounds // 2)  # few and long, because each round fills its bus again
     same = stage.bus("same")
     fill(same.page(), count)
     key = same.core.log.keys(0).log
@@ -49,7 +50,7 @@ def measure_archive(stage: Stage, sizes: Sizes) -> list[Row]:
 
 
 def _dump(bare: redis.Redis, key: str, file: Path) -> None:
-    """Read a log, and write all that is in it to one compressed file on the disk."""
+    """Read a log, and write all its entries to one compressed file on disk."""
     after = "-"
     with file.open("wb") as disk:
         with zstd.open(disk, "wb", level=LEVEL) as out:

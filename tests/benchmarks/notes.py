@@ -1,4 +1,4 @@
-"""Notes: what a session of 10,000 costs against one of 100."""
+"""Notes: a session of 10,000 against one of 100."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Adding observations: one at a time, in batches, in threads, from asyncio; against bare `xadd` of the same bytes."""
+"""Adding observations: one at a time, in batches, in threads, with asyncio; against bare `xadd` of the same bytes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def measure_add(stage: Stage, sizes: Sizes) -> list[Row]:
     bus, full = stage.bus("add"), stage.bus("full", room=100)
     page, full_page = bus.page(), full.page()
     items = [given(number) for number in range(sizes.adds)]
-    alike = [item | {"type": TYPES[0]} for item in items]  # of one priority, so that each finds a victim
+    alike = [item | {"type": TYPES[0]} for item in items]  # of one priority, so that each displaces another
     for item in items:
         page.add(**item)
     for item in alike[:100]:
@@ -46,7 +46,7 @@ def measure_add(stage: Stage, sizes: Sizes) -> list[Row]:
         rates(taken, "page.add, one at a time", "bare xadd", floor=Floor("ratio", "at least", 0.7)),
         rates(
             taken, "page.add on a full page of 100", "bare xadd", floor=Floor("ratio", "at least", 0.4),
-            note="each of these displaces one, so it writes two events in one batch",
+            note="each addition displaces another observation, so it writes two events in one batch",
         ),
     ]  # fmt: skip
 
@@ -62,7 +62,7 @@ def _xadd_each(stage: Stage, entries: Iterable[Given]) -> None:
 
 
 def measure_latency(stage: Stage, sizes: Sizes) -> list[Row]:
-    """Compare how long single `page.add`s take, the slow ones too."""
+    """Compare the median and the 99th percentile of single `page.add`s."""
     bus = stage.bus("latency")
     page = bus.page()
     items = [given(number) for number in range(sizes.adds)]
@@ -144,7 +144,7 @@ def measure_batch(stage: Stage, sizes: Sizes) -> list[Row]:
 
 
 def _fresh_fields(item: Given, priority: int, ttl: int | None) -> dict[bytes, Any]:
-    """Return what differs from entry to entry: one model, validated once and encoded once, to the bytes we write."""
+    """Validate and encode one event; return the fields that differ from entry to entry."""
     event = Added(id=new_event_id(), subject=new_id(), by="bench", priority=priority, ttl=ttl, **item)
     return {b"id": event.id, b"subject": event.subject, b"event": encode_body(event)}
 
@@ -185,7 +185,7 @@ def measure_async(stage: Stage, sizes: Sizes) -> list[Row]:
 
 
 def measure_threads(stage: Stage, sizes: Sizes) -> list[Row]:
-    """Compare threads that share one Bus with threads that share one client of bare redis-py, each adding."""
+    """Compare threads that add through one Bus with threads that add through one bare redis-py client."""
     items = [given(number) for number in range(sizes.adds)]
     bus = stage.bus("threads")
     page = bus.page()
@@ -204,7 +204,7 @@ def measure_threads(stage: Stage, sizes: Sizes) -> list[Row]:
 
 
 def _in_threads(do: Callable[[Given], object], items: Sequence[Given]) -> None:
-    """Do it to all items, shared out between threads."""
+    """Call `do` with all items, divided among threads."""
 
     def work(mine: Sequence[Given]) -> None:
         for item in mine:
@@ -222,7 +222,7 @@ async def _connected(stage: Stage, name: str) -> AsyncBus:
 
 
 async def _flight(do: Callable[[Given], Awaitable[None]], items: Iterable[Given], width: int) -> None:
-    """Do it to all items, `width` at a time."""
+    """Call `do` with all items, `width` at a time."""
     waiting = iter(items)
 
     async def work() -> None:

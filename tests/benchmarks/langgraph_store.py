@@ -1,4 +1,4 @@
-"""LangGraph's store: ours, which is durable and shared, against the one in memory that it comes with."""
+"""LangGraph's store: ours, which is durable and shared, against its own in-memory store."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def measure_langgraph(stage: Stage, sizes: Sizes) -> list[Row]:
     def search(store: BaseStore) -> None:
         for number in range(_SEARCHES):
             (found,) = store.batch([SearchOp(("users",), {"number": {"$eq": items - 1 - number}})])
-            assert len(found) == 1  # type: ignore[arg-type]  # what a search returns is a list
+            assert len(found) == 1  # type: ignore[arg-type]  # a search returns a list
             assert store.search(("users", str(number % _USERS)), limit=5)
 
     def both(store: BaseStore) -> None:

@@ -1,4 +1,4 @@
-"""Rebuilding: how fast others publish while the state is folded anew."""
+"""Rebuilding: how fast others publish while the state is rebuilt."""
 
 from __future__ import annotations
 
@@ -19,52 +19,52 @@ def measure_rebuild(stage: Stage, sizes: Sizes) -> list[Row]:
     items = [given(number) for number in range(sizes.adds)]
     fill(page, max(BATCH, sizes.backlog))
     with running(_rebuild, stage.url, "rebuilt") as other:
-        told: list[int] = []
-        is_going = False
+        folded_counts: list[int] = []
+        is_rebuilding = False
 
         def add() -> None:
             for item in items:
                 page.add(**item)
 
-        def go() -> None:
-            nonlocal is_going
-            other.tell("go")
-            other.hear()
-            is_going = True
+        def start() -> None:
+            nonlocal is_rebuilding
+            other.send("go")
+            other.receive()
+            is_rebuilding = True
 
         def rest() -> None:
-            nonlocal is_going
-            if is_going:
-                other.tell("stop")
-                told.append(other.hear())
-                is_going = False
+            nonlocal is_rebuilding
+            if is_rebuilding:
+                other.send("stop")
+                folded_counts.append(other.receive())
+                is_rebuilding = False
 
-        def go_anew() -> None:
+        def restart() -> None:
             rest()
-            go()
+            start()
 
         taken = interleave(
             sizes.rounds,
-            Side("page.add while the state is rebuilt", len(items), add, go_anew),
+            Side("page.add while the state is rebuilt", len(items), add, restart),
             Side("page.add", len(items), add, rest),
         )
         rest()
     ours, alone = taken
-    folded = sum(told) / (len(told) * len(items))
+    folded = sum(folded_counts) / (len(folded_counts) * len(items))
     return [
         rates(
             taken, ours, alone, floor=Floor("ratio", "at least", 0.7),
-            note=f"meanwhile {folded:.1f} events are folded for each that is added",
+            note=f"{folded:.1f} events are folded for each one added",
         )
     ]  # fmt: skip
 
 
-class _Enough(ScratchbusError):
-    """It is told to stop."""
+class _Stopped(ScratchbusError):
+    """Raised to stop a rebuild."""
 
 
 def _rebuild(pipe: Connection, url: str, name: str) -> None:
-    """Rebuild again and again from each "go" to each "stop"; tell when it has begun, and how many events it folded."""
+    """Rebuild repeatedly from each "go" to each "stop"; send "begun", and at the end the number of folded events."""
     with Bus.connect(url, bus=name, source="rebuild") as bus:
         while pipe.recv() == "go":
             folded = before = 0
@@ -77,11 +77,11 @@ def _rebuild(pipe: Connection, url: str, name: str) -> None:
                     has_begun = True
                     pipe.send("begun")
                 if pipe.poll():
-                    raise _Enough
+                    raise _Stopped
 
             try:
                 while True:
                     bus.rebuild(note)
-            except _Enough:
+            except _Stopped:
                 pipe.recv()
                 pipe.send(folded)

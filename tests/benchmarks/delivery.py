@@ -1,4 +1,4 @@
-"""Delivery: how soon a handler in another process has an event, and how fast a subscription works off a backlog."""
+"""Delivery: how soon another process handles an event, and how fast a subscription handles a backlog."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from tests.benchmarks.stage import Sizes, Stage, given
 
 STREAM = "bare"
 CHUNK = 500
-"""How many entries the bare reader asks for at once: as many as ours."""
+"""How many entries the bare reader requests at once: as many as ours."""
 
 PAUSE = 0.002
-"""Seconds between two events, so that whoever had the last one waits again."""
+"""Seconds between two events, so that each reader waits again."""
 
 WARM_UP = 20
-"""So many events of each side are not counted."""
+"""Events of each side that are not counted."""
 
 
 def measure_delivery(stage: Stage, sizes: Sizes) -> list[Row]:
-    """Compare how long it takes from before an event is published until a handler in another process has it.
+    """Compare the time from publishing an event until another process handles it.
 
-    The sides take turns, event by event, each with a process of its own that waits for it. One of them publishes as we
-    do and reads as a bare client does: it tells what part of the time is the writing.
+    The sides alternate, event by event, each with its own waiting process. One side publishes with us and reads with a
+    bare client, which shows how much of the time is the writing.
     """
     page, other = stage.bus("delivery").page(), stage.bus("delivery-bare")
     page.add(**given(0))
@@ -46,7 +46,7 @@ def measure_delivery(stage: Stage, sizes: Sizes) -> list[Row]:
         running(_read, socket, STREAM, "0") as reader,
     ):
         for process in (subscriber, reader_of_log, reader):
-            process.hear()
+            process.receive()
         taken = _in_turns(
             sizes,
             {
@@ -59,19 +59,19 @@ def measure_delivery(stage: Stage, sizes: Sizes) -> list[Row]:
     return [
         times(taken[50], ours, bare, what=f"{ours}, p50", floor=Floor("ratio", "at most", 1.3)),
         times(taken[99], ours, bare, what=f"{ours}, p99", floor=Floor("ratio", "at most", 1.5)),
-        times(taken[50], written, bare, what=f"{written} + json.loads, p50", note="what the writing alone costs"),
+        times(taken[50], written, bare, what=f"{written} + json.loads, p50", note="the cost of writing alone"),
     ]
 
 
 class _Way(NamedTuple):
-    """From a publisher here to whoever handles it there."""
+    """A publisher in this process, and a handler in another."""
 
     handler: Other
     publish: Callable[[], object]
 
 
 def _in_turns(sizes: Sizes, ways: dict[str, _Way]) -> dict[int, Taken]:
-    """Take the time of all ways, one event after the other; return the median and the 99th percentile of each round."""
+    """Time all ways in turn, event by event; return the median and the 99th percentile of each round."""
     names = list(ways)
     taken: dict[int, Taken] = {percent: {name: [] for name in names} for percent in (50, 99)}
     for each in range(-1, sizes.rounds):
@@ -79,18 +79,18 @@ def _in_turns(sizes: Sizes, ways: dict[str, _Way]) -> dict[int, Taken]:
         for at in range(sizes.reads if each >= 0 else WARM_UP):
             first = at % len(names)
             for name in (*names[first:], *names[:first]):
-                samples[name].append(_until_heard(*ways[name]))
+                samples[name].append(_until_handled(*ways[name]))
         for percent in taken if each >= 0 else ():
             for name in names:
                 taken[percent][name].append(percentile(samples[name], percent))
     return taken
 
 
-def _until_heard(handler: Other, publish: Callable[[], object]) -> float:
+def _until_handled(handler: Other, publish: Callable[[], object]) -> float:
     time.sleep(PAUSE)
     begin = perf_counter()
     publish()
-    return float(handler.hear()) - begin  # one clock for all processes of a machine
+    return float(handler.receive()) - begin  # all processes share this clock
 
 
 def _handle(pipe: Connection, url: str, name: str) -> None:
@@ -116,7 +116,7 @@ def _xread(bare: redis.Redis, stream: str, last: Any, block: int | None = None) 
 
 
 def measure_subscribe(stage: Stage, sizes: Sizes) -> list[Row]:
-    """Compare working off a backlog, every event acked, with reading and parsing the same entries."""
+    """Compare handling a backlog, every event acked, with reading and parsing the same entries."""
     bus = stage.bus("subscribe")
     page = bus.page()
     for number in range(sizes.backlog):

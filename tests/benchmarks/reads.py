@@ -16,11 +16,11 @@ OPEN = 100
 CHANGED = 5
 UNFOLDED = 50
 READERS = 10
-"""How many buses are read once each, lest a round of reads after changes be too short to be timed."""
+"""How many buses are read once each, so that a round of reads after changes is long enough to time."""
 
 
 def measure_active(stage: Stage, sizes: Sizes) -> list[Row]:
-    """Compare a fresh `active()` with 100 open: changed or not since it was read, or with 50 events to fold."""
+    """Compare fresh `active()` calls with 100 open: unchanged, changed, or with 50 events to fold."""
     bus, behind, anew = stage.bus("open"), stage.bus("behind"), stage.bus("anew")
     page, late, first = bus.page(), behind.page(), anew.page()
     changing = [stage.bus(f"changed-{number}") for number in range(READERS)]
@@ -45,7 +45,7 @@ def measure_active(stage: Stage, sizes: Sizes) -> list[Row]:
 
     def change() -> None:
         for one in changing:
-            observations = one.page().active()  # which it keeps
+            observations = one.page().active()  # fills the cache
             for observation in observations[:CHANGED]:
                 one.page().update(observation.id, confidence=0.5)
             catch_up(one)
@@ -97,14 +97,14 @@ def measure_active(stage: Stage, sizes: Sizes) -> list[Row]:
 
 
 def _fall_behind(bus: Bus, ids: list[str]) -> None:
-    """Update observations until that many events are not folded."""
+    """Update observations until `UNFOLDED` events are not folded."""
     page = bus.page()
     for id in ids[: UNFOLDED - lag(bus)]:
         page.update(id, confidence=0.5)
 
 
 def measure_events(stage: Stage, sizes: Sizes) -> list[Row]:
-    """Compare reading the log from its beginning."""
+    """Compare reading the whole log."""
     bus = stage.bus("events")
     page = bus.page()
     for number in range(sizes.backlog):

@@ -1,4 +1,4 @@
-"""Recall: how long it takes over 100,000 short items, and how good its answers are."""
+"""Recall: its time over 100,000 short items, and the quality of its answers."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _AIM = 0.020
 _WORDS = 20_000
 _LENGTH = 12  # words of an item
 _FIRST = 5
-_PER_NOTE = 20  # of so many items one is a note
+_PER_NOTE = 20  # items for each note
 
 
 def measure_recall(stage: Stage, sizes: Sizes) -> list[Row]:
-    """Recall from a page and a session, again after a write, and against a substring search; then the questions."""
+    """Compare recall, also after a write, with a substring search; then score answers to questions."""
     return [*_speed(stage, sizes), *_quality(stage)]
 
 
@@ -65,9 +65,9 @@ def _speed(stage: Stage, sizes: Sizes) -> list[Row]:
 
 
 def _fill(bus: Bus, size: int, chance: random.Random) -> list[str]:
-    """Add short items: observations, and one in twenty a note; return their texts. Words are as common as usual."""
+    """Add short items, one in twenty of them a note, with words by Zipf's law; return their texts."""
     words = [f"{''.join(chance.choices('bcdfglmnprst', k=3))}{number}" for number in range(_WORDS)]
-    weights = list(accumulate(1 / rank for rank in range(1, _WORDS + 1)))  # Zipf's law
+    weights = list(accumulate(1 / rank for rank in range(1, _WORDS + 1)))
     texts = [" ".join(chance.choices(words, cum_weights=weights, k=_LENGTH)) for _ in range(size)]
     notes, rest = texts[::_PER_NOTE], [text for at, text in enumerate(texts) if at % _PER_NOTE]
     for at in range(0, len(rest), BATCH):
@@ -83,7 +83,7 @@ def _question(texts: list[str], chance: random.Random) -> str:
 
 
 def _quality(stage: Stage) -> list[Row]:
-    """Ask all questions of `recall`, of FTS5 alone and of a substring search."""
+    """Answer all questions with `recall`, with FTS5 alone and with a substring search."""
     corpus = open_corpus(stage.bus("recall-quality"))
     engines = {"recall": _recalled(corpus), "FTS5 alone": _by_fts5(corpus), "substring": _by_substring(corpus)}
     kinds = dict.fromkeys(question.kind for question in QUESTIONS)
@@ -124,7 +124,7 @@ def _recalled(corpus: Corpus) -> list[list[str]]:
 
 
 def _by_fts5(corpus: Corpus) -> list[list[str]]:
-    """Return the answers of FTS5's BM25 alone, with the stemmer of `recall`, on the texts as they are now."""
+    """Return the answers of FTS5's BM25 alone, with the stemmer of `recall`, on the current texts."""
     database = sqlite3.connect(":memory:")
     database.execute("CREATE VIRTUAL TABLE items USING fts5(name UNINDEXED, text, tokenize = 'porter unicode61')")
     database.executemany("INSERT INTO items VALUES (?, ?)", corpus.texts.items())
@@ -134,7 +134,7 @@ def _by_fts5(corpus: Corpus) -> list[list[str]]:
 
 
 def _by_substring(corpus: Corpus) -> list[list[str]]:
-    """Return the items that contain most words of a question, of equals the newer ones."""
+    """Return the items with most words of a question, newer ones first among equals."""
     found = []
     for question in QUESTIONS:
         words = _words(question)

@@ -1,4 +1,4 @@
-"""Auditing: a replay against bare `XRANGE`, and what looking back costs in a long log against a short one."""
+"""Auditing: a replay against bare `XRANGE`, and reads of the past in a long log against a short one."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from tests.benchmarks.rows import Floor, Row, rates, times
 from tests.benchmarks.stage import BATCH, Sizes, Stage, catch_up, given
 
 SHORT, MIN_EVENTS = 100, 2_000
-"""The long log has so many times as many events as the short one, which has at least as many as that."""
+"""How many times longer the long log is, and the minimum number of events of the short one."""
 
 SEEN = 10
-"""How often each observation is seen."""
+"""Sightings of each observation."""
 
 AGO, LIMIT = 100, 20
-"""How many events ago the recent past is, and how many observations are asked for there: as the row says."""
+"""How many events ago `recent` is, and the limit of its `active`."""
 
 MAX_ABOVE = 200 * 2**20
-"""How many bytes a replay may use beside what is left at its end."""
+"""Bytes that a replay may use at most in addition to its result."""
 
 _STATUS = Path("/proc/self/status")
 
 
 def measure_audit(stage: Stage, sizes: Sizes) -> list[Row]:
-    """Measure all of it, on one long log and one short one."""
+    """Measure replay, memory and reads of the past, on a long and a short log."""
     long, short = stage.bus("long"), stage.bus("short")
-    then = _see(long, sizes.audited), _see(short, max(MIN_EVENTS, sizes.audited // SHORT))
-    return [*_replay(stage, sizes, long), *_memory(stage, long), *_looking_back(sizes, (long, short), then)]
+    then = _add_sightings(long, sizes.audited), _add_sightings(short, max(MIN_EVENTS, sizes.audited // SHORT))
+    return [*_replay(stage, sizes, long), *_memory(stage, long), *_past_reads(sizes, (long, short), then)]
 
 
-def _see(bus: Bus, count: int) -> BusPosition:
-    """Add so many events: each observation is seen several times, far apart. Return where it was a moment ago."""
+def _add_sightings(bus: Bus, count: int) -> BusPosition:
+    """Add `count` events, with sightings of an observation far apart, then some; return the position in between."""
     page, apart = bus.page(), max(1, count // SEEN)
     numbers = [*range(count)]
     for first in range(0, count, BATCH):
@@ -71,7 +71,7 @@ def _replay(stage: Stage, sizes: Sizes, bus: Bus) -> list[Row]:
 
 
 def replay(bus: Bus) -> Documents:
-    """Fold all events of the page, without what is stored of it."""
+    """Fold all events of the page, without its stored documents."""
     documents: Documents = {}
     (cursor,) = bus.converse(cursors(bus.core.log, None))
     end = bus.position().shards[0]
@@ -80,11 +80,11 @@ def replay(bus: Bus) -> Documents:
 
 
 def _memory(stage: Stage, bus: Bus) -> list[Row]:
-    """Measure by how much a process that replays is larger, at its largest, than what is left of it at the end."""
+    """Measure how much the peak memory of a replaying process exceeds its memory at the end."""
     if not _STATUS.exists():
-        return []  # only Linux tells
+        return []  # only Linux has it
     with running(_fold_alone, stage.url, bus.core.log.bus) as other:
-        above = other.hear()
+        above = other.receive()
     return [
         Row("replay: memory above the final state's", "", "bytes", above, floor=Floor("ours", "at most", MAX_ABOVE))
     ]
@@ -102,17 +102,17 @@ def _fold_alone(pipe: Connection, url: str, name: str) -> None:
 
 
 def _resident(name: str) -> int:
-    """Return the bytes of memory that this process has, or had when it had most."""
+    """Return the current or peak resident memory of this process, in bytes."""
     found = re.search(rf"{name}:\s+(\d+) kB", _STATUS.read_text())
     assert found is not None
     return int(found[1]) * 1024
 
 
-def _looking_back(sizes: Sizes, buses: tuple[Bus, Bus], then: tuple[BusPosition, BusPosition]) -> list[Row]:
-    """Compare histories, and the page a moment ago, in a long and in a short log."""
+def _past_reads(sizes: Sizes, buses: tuple[Bus, Bus], then: tuple[BusPosition, BusPosition]) -> list[Row]:
+    """Compare histories, and reads of the recent page, in a long and in a short log."""
     pages = [bus.page() for bus in buses]
     ids = [[each.id for each in page.list(limit=sizes.reads)][::-1] for page in pages]
-    looks = max(2, sizes.reads // 10)  # at a moment: each takes as long as many histories
+    looks = max(2, sizes.reads // 10)  # each takes as long as many histories
     rows = []
 
     def histories(at: int) -> None:

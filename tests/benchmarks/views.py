@@ -1,4 +1,4 @@
-"""Live views: what they answer against the page's own fresh reads, and what it costs to start one."""
+"""Live views: their reads against the page's own fresh reads, and the cost of starting one."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from tests.benchmarks.stage import TAGS, TYPES, Sizes, Stage, catch_up, fill
 OPEN = 100
 LIMIT = 20
 AT_ONCE = 1_000
-"""How many documents the bare reader asks for at once: as many as ours."""
+"""How many documents the bare reader requests at once: as many as ours."""
 
 READS_OF_VIEW = 10
-"""For each read of the page so many of the view, lest a round of the view be too short to be timed."""
+"""Reads of the view for each read of the page, so that a round of the view is long enough to time."""
 
 
 def measure_view(stage: Stage, sizes: Sizes) -> list[Row]:
-    """Compare `view.active(limit=20)` and `view.list(type=, tags=, limit=20)` with the same of the page."""
+    """Compare `view.active(limit=20)` and `view.list(type=, tags=, limit=20)` with the same calls of the page."""
     with ExitStack() as opened:
         small, in_small = _open(stage, opened, "viewed-small", OPEN)
         large, in_large = _open(stage, opened, "viewed-large", sizes.large_page)
@@ -67,7 +67,7 @@ def _reading(sizes: Sizes, what: str, read: Callable[[Page | View], object], vie
 
 
 def measure_view_start(stage: Stage, sizes: Sizes) -> list[Row]:
-    """Compare how long a view takes to start with reading and decoding all documents of its page."""
+    """Compare the start of a view with reading and decoding all documents of its page."""
     bus = stage.bus("view-start")
     fill(bus.page(), sizes.large_page)
     catch_up(bus)
@@ -106,7 +106,7 @@ def measure_view_start(stage: Stage, sizes: Sizes) -> list[Row]:
 
 
 def _documents(stage: Stage, names: PageKeys) -> Any:
-    """Yield all documents of a page, which are all open, as a bare client reads them, some at a time."""
+    """Yield the open documents of a page, read in batches by a bare client."""
     first = 0
     bare: Any = stage.bare
     while ids := bare.zrange(names.open, first, first + AT_ONCE - 1):

@@ -13,11 +13,11 @@ from tests.benchmarks.rows import Floor, Row, rates
 from tests.benchmarks.stage import Sizes, Stage, catch_up, given
 
 LIFE = 5
-"""How many events the life of one observation has in the mixed backlog."""
+"""Events in the life of one observation of the mixed backlog."""
 
 
 def measure_fold(stage: Stage, sizes: Sizes) -> list[Row]:
-    """Compare folding a backlog of additions with single `page.add`s and bare `XRANGE`, and fold one of whole lives."""
+    """Compare folding backlogs of additions and of whole lives with single `page.add`s and bare `XRANGE`."""
     adding, added, mixed = stage.bus("adding"), stage.bus("added"), stage.bus("mixed")
     page = adding.page()
     items = [given(number) for number in range(sizes.adds)]
@@ -57,7 +57,7 @@ def measure_fold(stage: Stage, sizes: Sizes) -> list[Row]:
     return [
         rates(
             taken, additions, bare, floor=Floor("ratio", "at least", 0.35),
-            note=f"50,000/s as a guide; {share:.0%} of that time the projector's process is busy, else the engine",
+            note=f"guide: 50,000/s; the projector's process is busy {share:.0%} of the time, else the engine",
         ),
         rates(taken, additions, single, floor=Floor("ratio", "at least", 1.2)),
         rates(taken, whole, single, note="added, updated, claimed, linked, resolved: five events an observation"),

@@ -47,7 +47,7 @@ def measure_tools(stage: Stage, sizes: Sizes) -> list[Row]:
 
 @asynccontextmanager
 async def _tools(url: str) -> AsyncIterator[tuple[Work, Work, Work]]:
-    """Start the servers; return what calls their tools so many times."""
+    """Start the servers; yield functions that call their tools a given number of times."""
     ours = ("-m", "scratchbus.cli", "mcp", "--tools", "all", "--agent", "bench", "--bus", BUS, "--url", url, "--page")
     numbers = count()
 

@@ -1,4 +1,4 @@
-"""Many subscriptions and views that all follow all: what they cost whoever publishes."""
+"""Many subscriptions and views of one page: what they cost the publisher."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PROCESSES = 4
 
 
 def measure_crowd(stage: Stage, sizes: Sizes) -> list[Row]:
-    """Compare adding to a page that many follow with adding to one that has a single follower."""
+    """Compare adding to a page with many followers with adding to one with a single follower."""
     many, each = sizes.followers, sizes.followers // PROCESSES
     with ExitStack() as started:
         alone = _Followed(stage, started, "alone", 1, 1)
@@ -48,7 +48,7 @@ def measure_crowd(stage: Stage, sizes: Sizes) -> list[Row]:
 
 
 class _Followed:
-    """A bus that processes follow, each with so many followers: half subscriptions to all, half views."""
+    """A bus that several processes follow, each with half subscriptions and half views."""
 
     def __init__(self, stage: Stage, started: ExitStack, name: str, processes: int, followers: int) -> None:
         self._bus = stage.bus(name)
@@ -64,13 +64,13 @@ class _Followed:
         self._ask()
 
     def add(self, count: int) -> None:
-        """Add so many observations, one at a time."""
+        """Add `count` observations, one at a time."""
         for number in range(count):
             self._page.add(**given(number))
         self._done, self._is_settled = perf_counter(), False
 
     def settle(self) -> None:
-        """Wait until all who follow have seen all."""
+        """Wait until every follower has seen every event."""
         if not self._is_settled:
             self._ask()
             self._delays.append(perf_counter() - self._done)
@@ -78,19 +78,19 @@ class _Followed:
 
     @property
     def delay(self) -> str:
-        """How long after the last event all who follow had seen all."""
-        return f"all had seen all {median(self._delays) * 1e3:,.0f} ms after the last was added"
+        """How long after the last event every follower had seen every event."""
+        return f"every follower had seen every event {median(self._delays) * 1e3:,.0f} ms after the last addition"
 
     def _ask(self) -> None:
         end = str(self._bus.position())
         for other in self._others:
-            other.tell(end)
+            other.send(end)
         for other in self._others:
-            other.hear()
+            other.receive()
 
 
 def _follow(pipe: Connection, url: str, bus_name: str, name: str, followers: int) -> None:
-    """Follow a bus; for each position that comes through the pipe, answer when everyone has seen it."""
+    """Follow a bus; for each position received, answer once every follower has seen it."""
     subscribed = (followers + 1) // 2
     with Bus.connect(url, source=name, bus=bus_name) as bus, ExitStack() as opened:
         subscribers = [
@@ -108,7 +108,7 @@ def _follow(pipe: Connection, url: str, bus_name: str, name: str, followers: int
 
 
 class _Subscriber:
-    """A thread that acks whatever comes."""
+    """A thread that acks every delivery."""
 
     def __init__(self, subscription: Subscription) -> None:
         self._seen = 0

@@ -1,4 +1,4 @@
-"""The time slider: what a page was at moments of a long log, asked over HTTP."""
+"""The time slider: a page at moments of a long log, read over HTTP."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from scratchbus import Bus, NewObservation
 from scratchbus.errors import PageFull
 from scratchbus.scheduling.expiry import sweep
 from tests import launcher
-from tests.benchmarks.serving import Client, served
+from tests.benchmarks.http_api import Client, served
 from tests.benchmarks.stage import ROOT, Stage, given
 
 OPEN = 100
-"""How many observations the page has room for: as many as by default."""
+"""The room of the page: the default."""
 
 LIMIT = 20
 BATCH = 50
 MOMENTS = 100
 RECENT = 100
-"""A moment is recent in this last part of the time that the log took."""
+"""A recent moment is in the last 1/RECENT of the time of the log."""
 
 
 def time_slider(stage: Stage, size: int) -> list[tuple[str, float]]:
-    """Measure `?at=` in a log of so many events about observations that soon expire; seconds, by what was asked."""
+    """Measure `?at=` in a log of `size` events of observations that soon expire; return seconds by request."""
     bus = stage.bus(f"slider-{size}", OPEN)
     with _projector(stage.url, bus):
         _write(bus, size)
@@ -43,7 +43,7 @@ def time_slider(stage: Stage, size: int) -> list[tuple[str, float]]:
 
 
 def _ask(client: Client, ms: float) -> float:
-    """Return how long it takes to read the page as it was then, in seconds."""
+    """Return the seconds that it takes to read the page as of a moment."""
     when = datetime.fromtimestamp(ms / 1000, UTC).isoformat().replace("+00:00", "Z")
     begun = time.perf_counter()
     client.get(f"/api/v1/pages/main/active?limit={LIMIT}&at={when}", 1)
@@ -51,7 +51,7 @@ def _ask(client: Client, ms: float) -> float:
 
 
 def _write(bus: Bus, size: int) -> None:
-    """Write so many events: half of them additions, half what time does to them."""
+    """Write `size` events: half of them additions, half expiries."""
     page, written, number = bus.page(), 0, 0
     while written < size:
         items = [NewObservation(**given(number + each), ttl=f"{5 + each}ms") for each in range(BATCH)]
@@ -65,7 +65,7 @@ def _write(bus: Bus, size: int) -> None:
 
 @contextmanager
 def _projector(url: str, bus: Bus) -> Iterator[None]:
-    """Run the projector that keeps snapshots, until it has folded everything."""
+    """Run a projector, which keeps snapshots, until it has folded everything."""
     command = launcher.command("-m", "scratchbus.cli", "--url", url, "--bus", bus.core.log.bus, "run", "projector")
     with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL) as process:
         try:

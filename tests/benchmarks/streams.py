@@ -1,4 +1,4 @@
-"""Streams of events over HTTP: when each event is at all clients of one server, and what a client costs."""
+"""Streams of events over HTTP: the delay of events at the clients of one server, and the memory of a client."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ def measure_streams(stage: Stage, sizes: Sizes) -> list[Row]:
     bus = stage.bus("streams", room=10 * sizes.published)
     page = bus.page()
     with _serving(stage.url, "streams") as (pid, port), running(_listen, port) as clients:
-        clients.tell(1)
-        clients.hear()
+        clients.send(1)
+        clients.receive()
         before = _resident(pid)
-        clients.tell(count)
-        clients.hear()
+        clients.send(count)
+        clients.receive()
         begin = time.monotonic()
         for number in range(sizes.published):
             page.add(**given(number))
             time.sleep(max(0.0, begin + (number + 1) / PER_SECOND - time.monotonic()))
-        clients.tell(sizes.published)
-        delays = clients.hear()
+        clients.send(sizes.published)
+        delays = clients.receive()
         each = (_resident(pid) - before) / count
     what = f"{count:,} clients of one server, {PER_SECOND} events a second"
     return [
@@ -52,7 +52,7 @@ def measure_streams(stage: Stage, sizes: Sizes) -> list[Row]:
 
 @contextmanager
 def _serving(url: str, bus: str) -> Iterator[tuple[int, int]]:
-    """Run a server; yield its process and its port."""
+    """Run a server; yield its pid and its port."""
     command = [sys.executable, "-m", "scratchbus.cli", "--url", url, "serve", "--listen", "0", "--no-open"]
     environment = os.environ | {"SCRATCHBUS_BUS": bus}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
@@ -81,7 +81,7 @@ def _listen(pipe: Connection, port: int) -> None:
 
 
 class _Crowd:
-    """All clients: first one, then so many, then the delays once each has got so many events."""
+    """All clients: first one, then many, then their delays once each has received all events."""
 
     def __init__(self, pipe: Connection, port: int) -> None:
         self._pipe = pipe
@@ -93,7 +93,7 @@ class _Crowd:
         for _ in range(2):
             wanted = await asyncio.to_thread(self._pipe.recv)
             while len(self._clients) < wanted:
-                is_timed = len(self._clients) % 20 == 0  # to read the times of all takes the cores from the server
+                is_timed = len(self._clients) % 20 == 0  # timing all would slow the server
                 make = partial(_Client, self._port, is_timed)
                 self._clients.append((await loop.create_connection(make, "127.0.0.1", self._port))[1])
             await self._until(lambda client: client.is_open)
@@ -103,7 +103,7 @@ class _Crowd:
         self._pipe.send([delay for client in self._clients for delay in client.delays])
 
     async def _until(self, condition: Callable[[_Client], bool]) -> None:
-        while not all(map(condition, self._clients)):  # noqa: ASYNC110  # of all of them
+        while not all(map(condition, self._clients)):  # noqa: ASYNC110  # a condition of all clients
             await asyncio.sleep(0.02)
 
 
