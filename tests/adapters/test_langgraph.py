@@ -298,7 +298,7 @@ def test_a_namespace_has_limits(store: ScratchbusStore, namespace: tuple[str, ..
         store.put(namespace, "k", {})
 
 
-def test_a_store_has_a_name(bus: Bus):
+def test_a_store_name_must_be_valid(bus: Bus):
     with pytest.raises(InvalidName):
         ScratchbusStore(bus, name="no spaces")
     with pytest.raises(InvalidField, match="namespace"):

@@ -158,7 +158,7 @@ def to_first_format(directory: Path) -> None:
     (folder(directory) / END).write_bytes(before.end)
 
 
-def test_an_archive_of_the_first_format_is_supported(archived: Bus, directory: Path) -> None:
+def test_an_archive_of_the_first_format_is_still_usable(archived: Bus, directory: Path) -> None:
     expected = list(archived.events())
     to_first_format(directory)
     assert problems(directory) == []

@@ -45,7 +45,7 @@ def problems(url: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_an_archive_in_an_object_store_is_supported(bus: Bus, objects: Bucket) -> None:
+def test_an_object_store_serves_writes_reads_erasure_and_checks(bus: Bus, objects: Bucket) -> None:
     events = list(bus.events())
     archive_bus(bus)
     assert all(name.startswith("pre/fix/kept/0000/") for name in objects.objects)

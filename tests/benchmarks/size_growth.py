@@ -58,7 +58,7 @@ class Cost:
 
     @property
     def text(self) -> str:
-        """The figure as it is printed."""
+        """The figure with its unit."""
         if isnan(self.figure):
             return "–"
         return f"{self.figure:,.0f} B" if self.unit == "B" else f"{self.figure * 1e6:,.1f} µs"

@@ -51,7 +51,7 @@ def test_a_spread_lies_between_the_quartiles():
     assert spread([7.0]) == (7.0, 7.0, 7.0)
 
 
-def test_a_percentile_is_not_exceeded_by_its_share():
+def test_percentile_interpolates_between_samples():
     samples = [float(number) for number in range(101)]
     assert percentile(samples, 50) == 50
     assert percentile(samples, 99) == pytest.approx(99)

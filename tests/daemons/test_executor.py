@@ -212,7 +212,7 @@ def test_metadata_that_others_wrote_on_a_suggestion_is_kept(page, toolbox, sugge
     assert page.get(suggestion.id).metadata == {"note": "ok by Ann", "outcome": "done", "action": "block:192.0.2.1"}
 
 
-def test_an_executor_that_died_between_two_links_loses_neither(bus, page, suggest, act, monkeypatch):
+def test_an_action_repeated_after_a_crash_keeps_its_first_link(bus, page, suggest, act, monkeypatch):
     other = page.add("risk_alert", "Fraud")
     alert = page.add("risk_alert", "192.0.2.1", tags=["ssh"])
     suggestion = page.add(SUGGESTION, "Act", evidence=[alert.id, other.id], tags=[FOR_EXECUTOR])

@@ -84,7 +84,7 @@ def test_a_filter_counts_attempts_by_address(door: Path):
     assert counted(read_filter(str(door))) == {"192.0.2.1": 2, "192.0.2.2": 5, "2001:db8::1": 1}
 
 
-def test_parameters_choose_among_expressions(door: Path):
+def test_parameters_select_expressions(door: Path):
     assert counted(read_filter(f"{door}[mode=extra]"))["192.0.2.3"] == 1
     assert counted(read_filter(f'{door}[mode=normal, method="password"]')) == {"192.0.2.1": 2, "192.0.2.2": 5}
 

@@ -12,7 +12,7 @@ STEPS = st.lists(st.one_of(st.tuples(PAGES, st.integers(-3, 3)), st.tuples(PAGES
 
 
 @given(STEPS)
-def test_the_first_page_is_the_longest_waiting_of_the_lowest_rank(steps):
+def test_the_first_page_has_the_lowest_rank_and_longest_wait(steps):
     queue, model = RankedPages(), dict[str, int]()
     for page, rank in steps:
         if rank is None:

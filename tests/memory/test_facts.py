@@ -424,7 +424,7 @@ def test_a_full_disk_loses_nothing(facts, bus):
 
 
 @USUAL
-def test_an_erased_fact_is_gone_for_good(facts, bus):
+def test_an_erased_fact_is_gone_from_every_read(facts, bus):
     kept = facts.assert_fact("App", "uses", "Docker")
     fact = facts.assert_fact("Ann", "knows", "a secret", source_text="very private")
     project(bus)

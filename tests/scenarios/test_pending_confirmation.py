@@ -52,7 +52,7 @@ def test_pending_confirmation(connect, waiting):
     ]
 
 
-def test_only_one_turn_follows_up(connect, waiting):
+def test_a_second_claim_of_a_confirmation_is_refused(connect, waiting):
     first, second = connect("executor-1").page("user:42"), connect("executor-2").page("user:42")
     claim = first.claim(waiting.id)
     with pytest.raises(Claimed):
