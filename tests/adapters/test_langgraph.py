@@ -173,7 +173,8 @@ def age(bus: Bus, key: str, ms: int) -> None:
 def test_an_item_expires_after_its_last_use(bus: Bus, store: ScratchbusStore):
     store.put(("s",), "k", {"n": 1}, ttl=1)
     store.put(("s",), "stays", {"n": 2})
-    age(bus, "k", 50_000) if store.get(("s",), "k", refresh_ttl=False) else None
+    assert store.get(("s",), "k", refresh_ttl=False) is not None
+    age(bus, "k", 50_000)
     assert store.get(("s",), "k") is not None  # this restarts its TTL
     assert [event.kind for event in bus.items().history(("s",), "k")] == ["item_put", "item_used"]
     store.search(("s",), refresh_ttl=False)
