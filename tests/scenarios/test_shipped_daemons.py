@@ -15,7 +15,7 @@ import pytest
 from scratchbus import Bus, Observation, Page
 from tests import launcher
 from tests.daemons.conftest import ROOT, Daemon, Engine
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
 CREW = ("projector", "expirer", "router", "executor", "evaluator")
 
@@ -36,10 +36,13 @@ def crew(engine: Engine) -> Iterator[None]:
     """All daemons on the page `main`, configured only with the URL of the engine."""
     with tempfile.TemporaryDirectory(prefix="crew-") as name, contextlib.ExitStack() as stack:
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "SCRATCHBUS_URL": engine.url, "XDG_STATE_HOME": name}
+        daemons = list[Daemon]()
         for each in CREW:
-            daemon = Daemon(each, (), environment, Path(name) / each)
+            daemons.append(daemon := Daemon(each, (), environment, Path(name) / each))
             stack.callback(daemon.process.wait)
             stack.callback(daemon.process.kill)
+        have_started = "all daemons have started"
+        eventually(lambda: all(daemon.has_logged("started") for daemon in daemons), have_started, 2 * PATIENCE)
         yield
 
 
