@@ -6,6 +6,7 @@ The caller feeds it events; it reads nothing itself. It is not thread-safe.
 from __future__ import annotations
 
 import re
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
@@ -154,6 +155,7 @@ class ItemIndex:
             from sqlite3 import connect  # late: only a query needs it
 
             self._fulltext = connect(":memory:", check_same_thread=False, isolation_level=None)
+            weakref.finalize(self, self._fulltext.close).atexit = False
             self._fulltext.execute(
                 "CREATE VIRTUAL TABLE items USING fts5(id UNINDEXED, text, tokenize='porter unicode61')"
             )
