@@ -14,7 +14,7 @@ from scratchbus.cli.invocation import Invocation, OpenPage, pass_invocation
 from scratchbus.cli.observation_view import show_watched
 from scratchbus.cli.shell_completion import kinds as kind_names
 from scratchbus.cli.shell_completion import type_names
-from scratchbus.errors import UnknownType
+from scratchbus.errors import InvalidId, UnknownType
 
 
 @command(
@@ -86,7 +86,15 @@ def _print_changes(invocation: Invocation, opened: OpenPage) -> None:
     for observation in list_open(page):
         show_watched(invocation, "open", observation.id, observation)
     for event in opened.bus.events(start, follow=True, pages=[page.name]):
-        show_watched(invocation, event.kind, event.subject, page.get(event.subject))
+        show_watched(invocation, event.kind, event.subject, _current(page, event.subject))
+
+
+def _current(page: scratchbus.Page, subject: str) -> scratchbus.Observation | None:
+    """Return an observation as it is now; None off the page, and for other subjects, such as notes."""
+    try:
+        return page.get(subject)
+    except InvalidId:
+        return None
 
 
 def list_open(page: scratchbus.Page, limit: int | None = None) -> list[scratchbus.Observation]:

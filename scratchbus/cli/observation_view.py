@@ -76,7 +76,7 @@ def show_change(invocation: Invocation, verb: str, observation: scratchbus.Obser
 
 
 def show_watched(invocation: Invocation, change: str, id: str, observation: scratchbus.Observation | None) -> None:
-    """Show what happened to an observation and its state now, on one line; None if it is off the page."""
+    """Show what happened to a subject, and the observation as it is now, if it is one on the page, on one line."""
     change_column, id_column = Column[Any]("change", lambda _: Cell(change), 14), Column[Any]("id", lambda _: Cell(id))
     state = scratchbus.document_of(observation) if observation else {}
     columns = [change_column, *columns_at()] if observation else [change_column, id_column]

@@ -240,6 +240,18 @@ def test_watch_as_json_has_the_change_and_the_observation(cli: Cli):
     assert changes[-1]["content"] == "after"
 
 
+def test_watch_goes_on_after_a_note_on_the_page_of_a_session(bus: Bus, cli: Cli):
+    session = cli.page
+    page = bus.page(f"session:{session}")
+    first = page.add("observation", "before").id
+    with cli.start("--page", page.name, "watch") as watch:
+        watch.wait_for(f"open            {first}")
+        note = bus.notes(session).add("Q3 is off").note.id
+        watch.wait_for(f"note_added      {note}")
+        second = page.add("observation", "after").id
+        watch.wait_for(f"added           {second}")
+
+
 def test_watch_restores_the_terminal_on_sigterm(cli: Cli):
     with cli.start("watch", terminal=True) as watch:
         watch.wait_for("Nothing is open")
