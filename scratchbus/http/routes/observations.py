@@ -108,7 +108,7 @@ async def add_observation(request: Request, bus: PublishBus, caller: CallerOf, p
     fields_of(given, *NEW_FIELDS)
     added = await bus.page(page).add(given if once.event_id is None else {**given, "event_id": once.event_id})
     displaced = await _displaced(bus.page(page), added)
-    return observation_answer(added, 201 if added.occurrences == 1 else 200, displaced=displaced)
+    return observation_answer(added, 201 if added.version == 1 else 200, displaced=displaced)
 
 
 @router.post(

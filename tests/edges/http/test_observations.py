@@ -48,6 +48,13 @@ def test_a_repeat_of_a_dedupe_key_is_counted(http, page):
     assert (second.status_code, second.json()["id"], second.json()["occurrences"]) == (200, first["id"], 2)
 
 
+def test_a_first_sighting_of_several_occurrences_is_created(http, page):
+    body = {"type": "observation", "content": "seen", "times": 3, "dedupe_key": "k"}
+    answer = http.post(f"/pages/{page}/observations", json=body)
+    assert (answer.status_code, answer.json()["occurrences"]) == (201, 3)
+    assert answer.headers["location"].endswith(answer.json()["id"])
+
+
 def test_an_addition_lists_the_displaced_observation(http, bus: Bus, page):
     for number in range(100):
         add(http, page, content=str(number))
