@@ -42,7 +42,9 @@ class ObservationAnswer(TypedDict):
     expires_at: NotRequired[Moment]
 
 
-Displaced = Annotated[list[str], Field(description="Archived to make room, since the page was full.")]
+Displaced = Annotated[
+    list[str] | None, Field(description="Archived to make room, since the page was full; null: not known.")
+]
 
 
 class AddedObservation(ObservationAnswer):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Annotated, Any, Final, cast
 
 from pydantic import Field
@@ -77,8 +76,7 @@ class ObservationTools(ToolGroup):
             event_id=event_id,
         )  # fmt: skip
         answer = cast(AddedObservation, brief(added))
-        if displaced := await self._displaced([added]):
-            answer["displaced"] = displaced
+        await self._add_displaced(answer, added)
         return answer
 
     @tool("Add several observations", ADDS)
@@ -95,21 +93,20 @@ class ObservationTools(ToolGroup):
         items = [NewObservation(**each.model_dump(exclude_none=True)) for each in observations]
         added = await self._page.add_many(items, event_id=event_id)
         answer: AddedIds = {"ids": [each.id for each in added]}
-        if displaced := await self._displaced(added):
-            answer["displaced"] = displaced
+        await self._add_displaced(answer, added)
         return answer
 
-    async def _displaced(self, added: Sequence[Observation]) -> list[str]:
-        """Return the ids displaced by observations that were added together: their events lie in between."""
-        asked: list[Observation] = []
-        seq = None
-        for each in added:
-            if each.version == 1 and each.position.seq - 1 != seq:
-                asked.append(each)
-            seq = each.position.seq
-        with suppress(ScratchbusError):  # the observations are added all the same
-            return [displaced.id for displaced in await self._page.displaced(asked)]
-        return []
+    async def _add_displaced(
+        self, answer: AddedObservation | AddedIds, added: Observation | Sequence[Observation]
+    ) -> None:
+        """Add to an answer which observations made room, if any did; null if that cannot be read."""
+        try:
+            displaced = await self._page.displaced(added)
+        except ScratchbusError:  # they are added all the same
+            answer["displaced"] = None
+        else:
+            if displaced:
+                answer["displaced"] = [each.id for each in displaced]
 
     @tool("See active observations", READS)
     async def get_active_observations(self, limit: Limit = 20, cursor: Cursor = None) -> ObservationList:

@@ -12,7 +12,10 @@ import pytest
 from mcp import Client
 
 from scratchbus import document_of
+from scratchbus.commands import read
 from scratchbus.engine.embedded import server
+from scratchbus.engine.steps import Step
+from scratchbus.errors import EngineUnreachable
 from scratchbus.mcp.groups import GROUPS, tool_names
 from scratchbus.mcp.identity import Identity
 from scratchbus.mcp.sdk_server import server_of
@@ -280,6 +283,22 @@ async def test_an_addition_lists_the_displaced_observations(memory_url: str):
         assert (await agent.do("add_observations", observations=items))["displaced"] == old[1:]
         rest = await agent.do("add_observations", observations=[*items, items[0]])
         assert len(rest["displaced"]) == 3
+
+
+async def test_an_answer_says_that_what_made_room_is_not_known(memory_url: str, monkeypatch: pytest.MonkeyPatch):
+    def fail(*_: object) -> Step[None]:
+        yield from ()
+        raise EngineUnreachable("gone")
+
+    async with (
+        Workspace.opened(Identity.of("analyst", tools=["all"]), url=memory_url) as workspace,
+        Client(server_of(workspace)) as client,
+    ):
+        agent = Agent(client, workspace.bus)
+        monkeypatch.setattr(read, "list_displaced", fail)
+        item = {"type": "observation", "content": "x"}
+        assert (await agent.do("add_observation", **item))["displaced"] is None
+        assert (await agent.do("add_observations", observations=[item]))["displaced"] is None
 
 
 async def test_reads_are_recorded_if_the_settings_say_so(memory_url: str):
