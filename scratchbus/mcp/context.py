@@ -42,12 +42,11 @@ class ContextTools(ToolGroup):
         event_id: EventId = None,
     ) -> Assembled:
         """Get all you need to know in one text; call it first, and when you resume."""
-        identity, session = self._workspace.identity, self._workspace.known_session
-        revisions = await self._revisions(session)  # first, so that a write with an outdated one fails
+        arguments = self._workspace.context_arguments
+        revisions = await self._revisions(arguments["session"])  # first, so that a write with an outdated one fails
         assembled = await self._workspace.bus.context.assemble(
-            session=session, agent=identity.agent, page=identity.page, budget=budget, query=query, record=True,
-            scopes=identity.knowledge, event_id=event_id,
-        )  # fmt: skip
+            **arguments, budget=budget, query=query, record=True, event_id=event_id
+        )
         counts.contexts += 1
         counts.context_tokens += assembled.tokens
         left_out = dict(assembled.left_out)

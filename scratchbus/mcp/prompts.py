@@ -96,16 +96,8 @@ class Prompts:
 
     async def _context(self, query: str | None) -> str:
         """Return the agent's context, what is relevant to a query first."""
-        identity = self._workspace.identity
-        assembled = await self._workspace.bus.context.assemble(
-            session=self._workspace.known_session,
-            agent=identity.agent,
-            page=identity.page,
-            scopes=identity.knowledge,
-            query=query,
-            record=True,
-        )
-        return assembled.text
+        arguments = self._workspace.context_arguments
+        return (await self._workspace.bus.context.assemble(**arguments, query=query, record=True)).text
 
     async def _handover(self, arguments: Mapping[str, str]) -> str:
         to = arguments.get("to", "").strip()

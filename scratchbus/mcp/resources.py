@@ -162,11 +162,8 @@ class Resources:
     async def _todo(self, session: str) -> Answer:
         return (await self._workspace.bus.todo(session).read()).model_dump(mode="json")
 
-    async def _context(self, agent: str) -> str:
-        assembled = await self._workspace.bus.context.assemble(
-            session=self._workspace.known_session, agent=agent, page=self._workspace.page.name
-        )
-        return assembled.text
+    async def _context(self, _: str) -> str:
+        return (await self._workspace.bus.context.assemble(**self._workspace.context_arguments)).text
 
 
 def refused(uri: str, problem: ScratchbusError) -> ProtocolError:

@@ -59,6 +59,17 @@ class Workspace:
         """The session whose memory the tools use, or None without one."""
         return self._entered[-1] if self._entered else self.identity.session
 
+    @property
+    def context_arguments(self) -> dict[str, Any]:
+        """The arguments of `bus.context.assemble` that say whose context it is."""
+        identity = self.identity
+        return {
+            "session": self.known_session,
+            "agent": identity.agent,
+            "page": identity.page,
+            "scopes": identity.knowledge,
+        }
+
     async def enter(self, session: str) -> None:
         """Use the memory of a session that was started from the current one. Raises NotFound for any other."""
         child = await self.bus.session(session)

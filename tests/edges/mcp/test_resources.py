@@ -50,6 +50,14 @@ async def test_active_and_single_observations_are_resources(connect: Connect):
     assert [each["id"] for each in same["observations"]] == [active["id"]]
 
 
+async def test_the_context_as_a_resource_is_that_of_the_tool(connect: Connect):
+    async with connect(session="s1", knowledge=["ada"]) as agent:
+        await agent.do("remember_preference", key="quotes", text="double quotes")
+        (content,) = (await agent.client.read_resource("context://analyst")).contents
+        assert content.text == (await agent.do("get_context"))["text"]
+    assert "double quotes" in content.text
+
+
 @pytest.mark.parametrize(
     "uri",
     ["scratch://other/active", "observation://01M7ZNQZHB25T9J0CB63CKMM6Q", "observation://x", "file:///etc/passwd"],
