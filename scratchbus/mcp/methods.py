@@ -8,12 +8,13 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from scratchbus import within_trace
+from scratchbus.errors import ScratchbusError
 from scratchbus.mcp.completion import Completions
 from scratchbus.mcp.groups import toolbox_of
 from scratchbus.mcp.instructions import instructions
 from scratchbus.mcp.notifications import ResourceSubscriptions
 from scratchbus.mcp.prompts import Prompts
-from scratchbus.mcp.protocol import LEVEL_KEY, Client, Method, Params, Result
+from scratchbus.mcp.protocol import INTERNAL_ERROR, LEVEL_KEY, Client, Method, Params, ProtocolError, Result
 from scratchbus.mcp.resources import Resources
 from scratchbus.mcp.workspace import Workspace
 
@@ -57,7 +58,7 @@ class Methods:
                 "subscriptions/listen": self._subscriptions.listen,
             }
 
-        self.by_name = {name: _with_trace(method) for name, method in self.by_name.items()}
+        self.by_name = {name: _answering(method) for name, method in self.by_name.items()}
 
     def serving(self) -> AbstractAsyncContextManager[None]:
         """Serve subscriptions until exit."""
@@ -83,11 +84,17 @@ class Methods:
         return {}
 
 
-def _with_trace(method: Method) -> Method:
-    """Record a method's writes under the trace of the request, from `_meta` or else from the HTTP headers."""
+def _answering(method: Method) -> Method:
+    """Record a method's writes under the trace of the request, from `_meta` or else from the HTTP headers.
+
+    Errors of the bus, such as an engine that is away, become errors of the protocol.
+    """
 
     async def answer(client: Client, params: Params) -> Result:
         with within_trace((params.get("_meta") or {}).get("traceparent") or client.traceparent):
-            return await method(client, params)
+            try:
+                return await method(client, params)
+            except ScratchbusError as problem:
+                raise ProtocolError(INTERNAL_ERROR, str(problem)) from None
 
     return answer

@@ -15,6 +15,8 @@ from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
+from scratchbus import AsyncBus
+from scratchbus.errors import EngineUnreachable
 from scratchbus.mcp.identity import Identity
 from scratchbus.mcp.json_rpc import McpSession, Message
 from scratchbus.mcp.methods import Methods
@@ -376,3 +378,17 @@ async def test_a_failed_method_is_logged_and_answered(monkeypatch: pytest.Monkey
         await wire.receive()
         assert (await wire.receive())["error"]["code"] == -32603
     assert logged == ["a request failed"]
+
+
+@pytest.mark.parametrize("carrier", [by_us, by_the_sdk])
+async def test_an_engine_that_is_away_is_no_bug_of_the_server(carrier: Carrier, monkeypatch: pytest.MonkeyPatch):
+    async def fail(_: object) -> None:
+        raise EngineUnreachable("gone")
+
+    wanted = {"ref": {"type": "ref/resource", "uri": "observation://{id}"}, "argument": {"name": "id", "value": ""}}
+    async with connected(carrier) as (wire, _):
+        monkeypatch.setattr(AsyncBus, "position", fail)
+        for message in (*hello(), ask(2, "completion/complete", **wanted)):
+            await wire.say(message)
+        await wire.hear()
+        assert (await wire.hear())["error"] == {"code": -32603, "message": "gone"}
