@@ -77,6 +77,7 @@ class ResourceSubscriptions:
         self._page = workspace.page.name
         self._subscribers: dict[object, _Subscriber] = {}  # by connection, or by request
         self._tasks: TaskGroup
+        self._starting = anyio.Lock()
         self._is_following = False
 
     @asynccontextmanager
@@ -154,15 +155,17 @@ class ResourceSubscriptions:
         self._subscribers[key] = subscriber
 
     async def _start_following(self) -> None:
-        """Start following the page and the session, unless already started."""
-        if self._is_following:
-            return
-        self._is_following = True
-        identity = self._workspace.identity
-        if identity.has("observations"):
-            self._tasks.start_soon(self._follow_page, (await self._workspace.view()).changes())
-        if identity.session is not None:
-            self._tasks.start_soon(self._follow_memories, identity.session, await self._workspace.bus.position())
+        """Start following the page and the session, unless already started. Raises EngineError."""
+        async with self._starting:
+            if self._is_following:
+                return
+            identity, workspace = self._workspace.identity, self._workspace
+            position = await workspace.bus.position()
+            if identity.has("observations"):
+                self._tasks.start_soon(self._follow_page, (await workspace.view()).changes())
+            if identity.session is not None:
+                self._tasks.start_soon(self._follow_memories, identity.session, position)
+            self._is_following = True
 
     async def _follow_page(self, changes: AsyncIterator[Change]) -> None:
         try:

@@ -11,6 +11,8 @@ import pytest
 from mcp import Client, MCPDeprecationWarning, MCPError
 from mcp_types import ResourceUpdatedNotification
 
+from scratchbus import AsyncBus, BusPosition
+from scratchbus.errors import EngineUnreachable
 from scratchbus.mcp.identity import Identity
 from scratchbus.mcp.sdk_server import server_of
 from scratchbus.mcp.workspace import Workspace
@@ -160,6 +162,32 @@ async def test_notifications_use_the_uri_of_the_client(memory_url: str):
         await agent.do("add_observation", type="observation", content="x")
         await agent.do("write_notepad", content="the plan")
         await until(lambda: set(forms) <= set(heard))
+
+
+async def test_a_subscription_after_one_that_failed_is_told_of_changes(
+    memory_url: str, monkeypatch: pytest.MonkeyPatch
+):
+    heard: list[str] = []
+
+    async def handle(message: object) -> None:
+        if isinstance(message, ResourceUpdatedNotification):
+            heard.append(message.params.uri)
+
+    async def fail(_: object) -> BusPosition:
+        raise EngineUnreachable("gone")
+
+    async with (
+        Workspace.opened(Identity.of("analyst", session="s1", tools=["all"]), url=memory_url) as workspace,
+        Client(server_of(workspace), mode="legacy", message_handler=handle) as client,
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(AsyncBus, "position", fail)
+            with pytest.warns(MCPDeprecationWarning), pytest.raises(MCPError):
+                await client.subscribe_resource("notepad://s1")
+        with pytest.warns(MCPDeprecationWarning):
+            await client.subscribe_resource("notepad://s1")
+        await Agent(client, workspace.bus).do("write_notepad", content="the plan")
+        await until(lambda: heard == ["notepad://s1"])
 
 
 async def test_failed_tools_are_logged_to_a_client_that_set_a_level(memory_url: str):
