@@ -32,8 +32,8 @@ def columns_of(*titles: str) -> Columns[scratchbus.Event]:
             29,
         ),
         Column("page", lambda event: Cell(event.page, "dim"), 8, min_terminal=WIDEST),
-        Column("kind", _kind_cell, 18),
-        Column("id", lambda event: id_cell(event.subject), 26),
+        Column("kind", _kind_cell, max(map(len, scratchbus.events.EVENTS))),
+        Column("id", lambda event: id_cell(event.subject), 27, wide_width=18),  # as "preference_…"; as "note_…"
         Column("type", lambda event: Cell(event.type), 20, min_terminal=WIDER),
         Column("by", lambda event: Cell(event.by, "cyan"), 16, min_terminal=SPARE),
         Column("what", lambda event: Cell(summary(event))),

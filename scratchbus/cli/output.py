@@ -45,8 +45,9 @@ class Cell(NamedTuple):
 class Column(NamedTuple, Generic[T]):
     """A column of a table: its title, and the cell of an item.
 
-    `width` is its least width, so that rows that are printed one by one line up. A terminal with fewer characters than
-    `min_terminal` does not show it.
+    `width` is its least width, so that rows that are printed one by one line up, except on a narrow terminal; on a wide
+    one these have exactly `wide_width` if that is given. A terminal with fewer characters than `min_terminal` does not
+    show the column.
     """
 
     title: str
@@ -54,6 +55,7 @@ class Column(NamedTuple, Generic[T]):
     width: int = 0
     right: bool = False
     min_terminal: int = 0
+    wide_width: int | None = None
 
 
 Columns = Sequence[Column[T]]
@@ -203,9 +205,15 @@ class Output:
             if column is last:
                 table.add_column(column.title, no_wrap=True, overflow="ellipsis", ratio=1)
             elif column.min_terminal <= self.console.width and (as_part or any(cell.rich for cell in cells)):
-                width = column.width if as_part and cells[0].short is None else None
+                width = column.wide_width if as_part and self.console.width >= WIDE else None
+                is_padded = as_part and self.console.width >= SPARE and cells[0].short is None
+                min_width = column.width if is_padded else None
                 table.add_column(
-                    column.title, justify="right" if column.right else "left", no_wrap=True, min_width=width
+                    column.title,
+                    justify="right" if column.right else "left",
+                    no_wrap=True,
+                    width=width,
+                    min_width=width or min_width,
                 )
             else:
                 continue

@@ -214,6 +214,19 @@ def test_tail_follows_until_ctrl_c(cli: Cli):
     assert [event["subject"] for event in events] == [first, second]
 
 
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_the_rows_of_a_tail_line_up(bus: Bus, cli: Cli, is_terminal: bool):
+    page = bus.page(f"knowledge:{cli.page}")
+    page.add("observation", "said: one")
+    bus.preferences(cli.page).remember("tea", "green")
+    page.add("observation", "said: two")
+    with cli.start("--page", page.name, "tail", terminal=is_terminal) as tail:
+        tail.wait_for("two")
+        rows = [row for row in re.sub(r"\x1b\[[0-9;]*m", "", tail.seen.decode()).splitlines() if row]
+    assert len(rows) == 3
+    assert len({row.index(" test ") for row in rows}) == 1, rows
+
+
 def test_watch_prints_a_line_for_each_change_into_a_pipe(cli: Cli):
     first = cli.add("before")
     with cli.start("watch") as watch:
