@@ -64,6 +64,18 @@ def test_a_silenced_source_takes_its_dependents_along(console: Console, served: 
 
 
 @pytest.mark.browser
+def test_a_source_of_later_events_is_none_of_the_past(console: Console, served: Served) -> None:
+    with Bus.connect(served.url, source="early") as early, Bus.connect(served.url, source="late") as late:
+        added = early.page("what-if:past").add("observation", "said early")
+        late.page("what-if:past").resolve(added.id)
+    window = console.open(f"#/what-if?page=what-if:past&at={added.position}")
+    expect(window.get_by_role("switch", name="early")).to_be_visible()
+    expect(window.get_by_role("switch", name="late")).to_have_count(0)
+    window.goto(window.url.partition("&at=")[0])
+    expect(window.get_by_role("switch", name="late")).to_be_visible()
+
+
+@pytest.mark.browser
 def test_both_sides_match_as_of(console: Console, served: Served) -> None:
     """At random positions, without random sources, both sides have the ids of `page.as_of`."""
     chance = random.Random(7)

@@ -1,5 +1,8 @@
-// Observation documents omit default values; here they are completed, and compared.
+// Observation documents omit default values; here they are completed, listed and compared.
+import { pagePath, read } from "./api.js";
 import { types } from "./state.js";
+
+const STEP = 1000; // rows a request
 
 const BEGINNING = {
   links: [], evidence: [], blocked_by: [], occurrences: 1, claim: null, expires_at: null, status_class: "open", reason: null,
@@ -8,6 +11,18 @@ const BEGINNING = {
 
 /** Return an observation with every field. */
 export const whole = (document) => ({ ...BEGINNING, ...document });
+
+/** Return the observations of a page with any of these statuses, {rows: Map(id → observation), more}: about `most`. */
+export async function listPage(page, status, most, options) {
+  const rows = new Map();
+  let after = null;
+  do {
+    const answer = await read(pagePath(page, "observations"), { status, limit: STEP, after }, options);
+    for (const each of answer.items) rows.set(each.id, whole(each));
+    after = answer.next;
+  } while (after && rows.size < most);
+  return { rows, more: Boolean(after) };
+}
 
 /** By priority, then the newest first: the order of a page. */
 export const byPriority = (a, b) => b.priority - a.priority || (a.created_at < b.created_at ? 1 : a.created_at > b.created_at ? -1 : 0);

@@ -35,6 +35,13 @@ export function millisOf(text) {
   return position ? Number(position[1]) : Date.parse(text);
 }
 
+/** Return a position just after one, or just after all events of a time; what is neither stays as it is. */
+export function beyond(at) {
+  if (/^[\d/]+-\d+$/.test(at)) return at.replace(/\d+$/, (seq) => String(Number(seq) + 1));
+  const ms = millisOf(at);
+  return Number.isNaN(ms) ? at : `${ms + 1}-0`;
+}
+
 /** Return the position of an event, or of the last event that an observation folded. */
 export const positionOf = ({ position, shard, ms, seq }) => position ?? `${shard ? `${shard}/` : ""}${ms}-${seq}`;
 

@@ -2,8 +2,7 @@
 import { signal, untracked } from "../lib/base.js";
 import { get } from "../lib/api.js";
 import { go } from "../lib/route.js";
-import { positionOf } from "../lib/time.js";
-import { duration, isPast, millisOf, moment } from "../lib/time.js";
+import { duration, isPast, millisOf, moment, positionOf } from "../lib/time.js";
 
 export const SPEEDS = [1, 2, 5, 10, 30, 100, 300, 1000];
 

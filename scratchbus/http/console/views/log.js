@@ -9,7 +9,7 @@ import { fits, parseQuery } from "../lib/query.js";
 import { go, param } from "../lib/route.js";
 import { pages, selected } from "../lib/state.js";
 import { countShown, shortId, Text, visible } from "../lib/text.js";
-import { isPast, millisOf, moment, positionOf } from "../lib/time.js";
+import { beyond, isPast, millisOf, moment, positionOf } from "../lib/time.js";
 import { narrow } from "../lib/screen.js";
 import { Filter, setFilter } from "../ui/filter.js";
 import { Empty, ProblemNote } from "../ui/problem.js";
@@ -145,10 +145,3 @@ function useEventList() {
 
 const sequence = (event) => Number(positionOf(event).split("-")[1]);
 const newestFirst = (a, b) => millisOf(positionOf(b)) - millisOf(positionOf(a)) || sequence(b) - sequence(a);
-
-/** Return a position just after one, or just after all events of a time; what is neither stays as it is. */
-function beyond(at) {
-  if (/^[\d/]+-\d+$/.test(at)) return at.replace(/\d+$/, (seq) => String(Number(seq) + 1));
-  const ms = millisOf(at);
-  return Number.isNaN(ms) ? at : `${ms + 1}-0`;
-}

@@ -84,7 +84,7 @@ const One = ({ observation }) => html`<span class="one"><span class="number one-
 
 function Changed({ fields }) {
   const shown = Object.entries(fields).filter(([name]) => !HIDDEN.includes(name));
-  return shown.length > 0 && html`<dl class="field-diffs">${shown.map(([name, change]) => html`<${FieldDiff} key=${name} name=${name} before=${Array.isArray(change) ? change[0] : change.before} after=${Array.isArray(change) ? change[1] : change.after} />`)}</dl>`;
+  return shown.length > 0 && html`<dl class="field-diffs">${shown.map(([name, change]) => html`<${FieldDiff} key=${name} name=${name} before=${change.before} after=${change.after} />`)}</dl>`;
 }
 
 function Nothing({ silent, total }) {

@@ -1,6 +1,6 @@
 // Reads of memories, at the moment shown. Silenced sources are ignored, since memories have no what-if.
 import { get, path, read } from "../../lib/api.js";
-import { moment } from "../../lib/time.js";
+import { beyond, moment } from "../../lib/time.js";
 
 /** GET what belongs to a session, as it was at the moment shown or at `at`. */
 export const recall = (session, rest, query = {}, { at = moment.peek(), ...options } = {}) =>
@@ -19,6 +19,5 @@ export const isAbout = (session, subject) => (event) =>
 /** Return the events of these kinds on a page up to the moment shown, oldest first. */
 export async function eventsOf(page, kinds, signal, last = 200) {
   const at = moment.peek();
-  const before = at ? (/^[\d/]+-\d+$/.test(at) ? at.replace(/\d+$/, (seq) => String(Number(seq) + 1)) : `${Date.parse(at) + 1}-0`) : undefined;
-  return (await get("/events", { last, before, page, kind: kinds }, { signal })).items;
+  return (await get("/events", { last, before: at && beyond(at), page, kind: kinds }, { signal })).items;
 }

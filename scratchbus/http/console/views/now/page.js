@@ -1,13 +1,12 @@
 // The observations of a page, kept up to date by events, and the changes since the user last looked.
 import { signal, useEffect, useMemo, useRef, useSignal } from "../../lib/base.js";
-import { get, pagePath, Problem, read } from "../../lib/api.js";
+import { get, pagePath, Problem } from "../../lib/api.js";
 import { onEvents } from "../../lib/live.js";
 import { useLoad } from "../../lib/load.js";
-import { byPriority, statusesOf, whole } from "../../lib/observation.js";
+import { byPriority, listPage, statusesOf, whole } from "../../lib/observation.js";
 import { count } from "../../lib/text.js";
 import { isPast, moment } from "../../lib/time.js";
 
-const STEP = 1000; // rows a request
 const MAX_OBSERVATIONS = 20_000;
 const FEW = 12; // up to so many changed observations are asked for one by one
 
@@ -16,7 +15,7 @@ export function usePage(page, wanted) {
   const statuses = wanted.length === 0 ? statusesOf("open") : wanted.includes("all") ? [] : wanted.flatMap((each) => (each === "open" ? statusesOf("open") : [each]));
   const key = statuses.join();
   const kept = useSignal(new Map());
-  const { data, error, reload } = useLoad((signal) => loadAll(page, statuses, signal), [page, key]);
+  const { data, error, reload } = useLoad((signal) => listPage(page, statuses, MAX_OBSERVATIONS, { signal }), [page, key]);
 
   useEffect(() => {
     if (data) kept.value = data.rows;
@@ -26,17 +25,6 @@ export function usePage(page, wanted) {
   const rows = useMemo(() => [...kept.value.values()].sort(byPriority), [kept.value]);
   const away = useAway(kept.value, `${page} ${key} ${moment.value}`, data !== null);
   return { rows, error, loaded: data !== null, more: data?.more ?? false, reload, away };
-}
-
-async function loadAll(page, status, signal) {
-  const rows = new Map();
-  let after = null;
-  do {
-    const answer = await read(pagePath(page, "observations"), { status, limit: STEP, after }, { signal });
-    for (const each of answer.items) rows.set(each.id, whole(each));
-    after = answer.next;
-  } while (after && rows.size < MAX_OBSERVATIONS);
-  return { rows, more: after !== null && after !== undefined };
 }
 
 /** Ask again for what events change, a few at once; many are one load of the page. */

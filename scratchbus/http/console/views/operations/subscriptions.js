@@ -12,10 +12,8 @@ import { toast } from "../../ui/toast.js";
 import { openForm } from "../memory/form.js";
 import { Grid, number, Panel } from "./parts.js";
 
-const filtersOf = ({ filters }) => {
-  const given = typeof filters === "string" ? JSON.parse(filters || "{}") : filters ?? {};
-  return Object.entries(given).filter(([, values]) => values?.length).map(([name, values]) => `${name}: ${[values].flat().join(", ")}`).join("; ") || "everything";
-};
+const filtersOf = ({ filters }) =>
+  Object.entries(filters).filter(([, values]) => values?.length).map(([name, values]) => `${name}: ${values.join(", ")}`).join("; ") || "everything";
 
 export function Subscriptions({ subscriptions, reload }) {
   const behind = subscriptions.filter(({ lag }) => lag > 0).length;
