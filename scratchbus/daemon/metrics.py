@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import accumulate
-from typing import Any
+from typing import Any, Final
 
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
@@ -20,10 +20,58 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from scratchbus.daemon.metric_help import HELP
 from scratchbus.projections import scratch_page
 from scratchbus.readmodel.status import Status
 from scratchbus.telemetry.counters import BOUNDS, Durations, counts
+
+HELP: Final = {
+    "up": "Whether the engine answered this scrape within a second: 1 or 0.",
+    "events_appended": "Events appended to the log by this process, by kind of event.",
+    "displaced": "Observations displaced from full pages by additions of this process.",
+    "appends_refused": "Appends of this process that the engine refused, by class of error.",
+    "append_seconds": "Duration of appends of this process, retries included, in seconds.",
+    "events_folded": "Events folded into stored documents and committed by this process.",
+    "commits": "Commits of folded events that this process tried, by outcome: done, lost or rewound.",
+    "sweeps": "Sweeps by the expirer of this process for observations that have fallen due.",
+    "fallen_due": "Events appended by the expirer of this process because time had passed, by cause.",
+    "missed_events": "Events that left the log before the expirer of this process had matched them with reminders.",
+    "events_archived": "Events written to the archive by this process.",
+    "events_trimmed": "Archived events removed from the log by this process.",
+    "engine_errors": "Operations of this process that ended with an engine error, by class of error.",
+    "jobs": "Observations handled by workers of this process, by what they did: claimed, resolved, failed and so on.",
+    "tool_calls": "Calls of MCP tools answered by this process, by tool.",
+    "tool_errors": "Calls of MCP tools that ended with an error in this process, by tool.",
+    "tool_seconds": "Duration of calls of MCP tools in this process, in seconds.",
+    "contexts": "Contexts assembled for a model by this process.",
+    "context_tokens": "Tokens in the contexts assembled for a model by this process, as estimated.",
+    "http_requests": "HTTP requests answered by this process, by method, route and status.",
+    "http_request_seconds": "Time until an HTTP answer or a stream of events began in this process, in seconds.",
+    "http_open_streams": "Streams of events that are open to HTTP clients of this process.",
+    "deliveries": "Events delivered to consumers in this process, by subscription.",
+    "acks": "Deliveries acknowledged by consumers in this process, by subscription.",
+    "delivery_failures": "Deliveries that failed in this process, by subscription.",
+    "events_set_aside": "Events made dead letters by this process after too many failed deliveries, by subscription.",
+    "handler_seconds": "Time from a delivery to its acknowledgement or failure in this process, in seconds.",
+    "engine_info": "Name and version of the engine, as labels; the value is always 1.",
+    "engine_risks": "Ways in which the engine may lose acknowledged writes, as its configuration stands.",
+    "engine_memory_bytes": "Memory used by the engine, in bytes.",
+    "engine_memory_limit_bytes": "Memory limit of the engine (maxmemory), in bytes.",
+    "log_events": "Events in the log of the engine, by shard.",
+    "projection_lag_events": "Events in the log that a projection has not folded yet, by projection and shard.",
+    "projection_lag_seconds": "Age of the oldest event that a projection has not folded yet, in seconds.",
+    "rejected_events": "Events that a projection could not fold and set aside.",
+    "foreign_entries": "Entries added to the log by hand, which block all writes until they are removed.",
+    "missing_events": "Events found missing in the middle of the log, by shard.",
+    "subscription_lag_events": "Events in the log after the cursor of a subscription.",
+    "subscription_lag_seconds": "Age of the oldest event after the cursor of a subscription, in seconds.",
+    "subscription_held": "Whether a consumer has the lease of a subscription: 1 or 0.",
+    "dead_letters": "Dead letters of a subscription that wait to be retried or dropped.",
+    "pages": "Pages that the bus has.",
+    "open_observations": "Open observations on all pages of the bus.",
+    "page_open_observations": "Open observations on each of the 20 busiest pages.",
+    "page_live_claims": "Observations claimed by a worker on each of the busiest pages.",
+}
+"""The help text of each metric, clear without the others, by its name without `scratchbus_` and `_total`."""
 
 Values = Iterable[tuple[list[str], float]]
 """The labels of each sample, and its value."""

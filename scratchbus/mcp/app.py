@@ -14,21 +14,22 @@ from typing import Any, Final, NamedTuple
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 from mcp.server.auth.middleware.auth_context import AuthContextMiddleware
-from mcp.server.auth.middleware.bearer_auth import RequireAuthMiddleware
-from mcp.server.auth.provider import AccessToken
+from mcp.server.auth.middleware.bearer_auth import BearerAuthBackend, RequireAuthMiddleware
+from mcp.server.auth.provider import AccessToken, TokenVerifier
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
+from starlette.authentication import AuthCredentials, AuthenticationError, BaseUser
 from starlette.middleware import Middleware
 from starlette.middleware.authentication import AuthenticationMiddleware
+from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from scratchbus.daemon import stderr_logger
+from scratchbus.daemon import TokenChecks, TooManyWrong, stderr_logger
 from scratchbus.errors import ScratchbusError, SettingsError
 from scratchbus.mcp.access_tokens import Token, Tokens
-from scratchbus.mcp.admission import SlowingBackend, refused_unchecked
 from scratchbus.mcp.identity import GROUPS, Identity, groups_of
 from scratchbus.mcp.sdk_server import server_of
 from scratchbus.mcp.workspace import Workspace
@@ -156,3 +157,36 @@ class _Reception:
 def _error(status: int, code: str, text: str) -> JSONResponse:
     headers = {"WWW-Authenticate": f'Bearer error="{code}"'} if status == 403 else None
     return JSONResponse({"error": code, "error_description": text}, status, headers)
+
+
+class Unchecked(AuthenticationError):
+    """A token was not checked, because too many wrong ones are waiting for their answer."""
+
+
+def refused_unchecked(_request: HTTPConnection, problem: Exception) -> JSONResponse:
+    """Return the answer to a request whose token was not checked."""
+    body = {"error": "too_many_requests", "error_description": str(problem)}
+    return JSONResponse(body, 429, {"Retry-After": TooManyWrong.retry_after})
+
+
+class SlowingBackend(BearerAuthBackend):
+    """Authenticates requests by token."""
+
+    def __init__(self, verifier: TokenVerifier) -> None:
+        super().__init__(verifier)
+        self._checks = TokenChecks()
+
+    async def authenticate(self, conn: HTTPConnection) -> tuple[AuthCredentials, BaseUser] | None:
+        """Return the user of a request's token; None without a token, or if it is unknown. Raises Unchecked."""
+        header = conn.headers.get("authorization", "")
+        if not header.lower().startswith("bearer "):
+            return None
+
+        async def find(_header: str) -> tuple[AuthCredentials, BaseUser] | None:
+            found: tuple[AuthCredentials, BaseUser] | None = await super(SlowingBackend, self).authenticate(conn)
+            return found
+
+        try:
+            return await self._checks.check(header, conn.client.host if conn.client else "unknown", find)
+        except TooManyWrong as problem:
+            raise Unchecked(str(problem)) from None

@@ -8,7 +8,7 @@ from pydantic import Field
 from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
 
 from scratchbus.mcp.answers import Happened, Moment, ObservationList, brief, happened, text_of
-from scratchbus.mcp.paging import cursor_of, first, position_in, rank, rank_of
+from scratchbus.mcp.paging import after_rank, cursor_of, first, position_in
 from scratchbus.mcp.tool_parameters import Cursor, Limit
 from scratchbus.mcp.toolbox import READS, ToolGroup, tool
 
@@ -85,9 +85,8 @@ class HistoryTools(ToolGroup):
         cursor: Cursor = None,
     ) -> ObservationList:
         """See which observations were active at a time, highest priority first."""
-        after = rank_of(cursor) if cursor is not None else None
         found = await (await self._page.as_of(when)).active()
-        return first(found if after is None else [x for x in found if rank(x) > after], limit, cursor_of)
+        return first(after_rank(cursor, found), limit, cursor_of)
 
 
 def _branch(branch: Branch) -> TracedBranch:

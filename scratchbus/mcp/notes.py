@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, NotRequired, cast
 
 from pydantic import Field
 from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
 
-from scratchbus.errors import InvalidField, shown
 from scratchbus.mcp.answers import Moment, text_of
-from scratchbus.mcp.searching import search
+from scratchbus.mcp.paging import after_id, search
 from scratchbus.mcp.tool_parameters import Cursor, EventId, Limit, Tags
 from scratchbus.mcp.toolbox import ADDS, READS, REPLACES, ToolGroup, tool
 
@@ -186,14 +184,8 @@ def _note_document(note: Note) -> Noted:
     }
 
 
-def _page_of_notes(notes: Sequence[Note], limit: int, cursor: str | None) -> tuple[list[Noted], str]:
+def _page_of_notes(notes: list[Note], limit: int, cursor: str | None) -> tuple[list[Noted], str]:
     """Return the notes after the cursor, which is a note id, and the next cursor, empty on the last page."""
-    start = 0
-    if cursor is not None:
-        start = next((index for index, note in enumerate(notes, 1) if note.id == cursor), 0)
-        if not start:
-            raise InvalidField(
-                "cursor", f"{shown(cursor)} is no longer among these notes; start again without a cursor"
-            )
-    following = notes[start + limit - 1].id if len(notes) > start + limit else ""
-    return [_note_document(note) for note in notes[start : start + limit]], following
+    found = after_id(cursor, notes)
+    following = found[limit - 1].id if len(found) > limit else ""
+    return [_note_document(note) for note in found[:limit]], following

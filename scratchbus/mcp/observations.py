@@ -34,7 +34,7 @@ from scratchbus.mcp.observation_fields import (
     TypeName,
     When,
 )
-from scratchbus.mcp.paging import cursor_of, first, position_in, rank, rank_of, ranked
+from scratchbus.mcp.paging import after_id, after_rank, cursor_of, first, position_in, search
 from scratchbus.mcp.tool_parameters import Cursor, EventId, Limit, Tags
 from scratchbus.mcp.toolbox import ADDS, READS, ToolGroup, tool
 
@@ -111,11 +111,8 @@ class ObservationTools(ToolGroup):
     @tool("See active observations", READS)
     async def get_active_observations(self, limit: Limit = 20, cursor: Cursor = None) -> ObservationList:
         """See what is going on: the page's active observations, by priority, then newest first."""
-        after = rank_of(cursor) if cursor is not None else None
         view = await self._workspace.look()
-        active = view.active()
-        found = active if after is None else [x for x in active if rank(x) > after]
-        return await self._read(found, limit, cursor_of)
+        return await self._read(after_rank(cursor, view.active()), limit, cursor_of)
 
     @tool("Find observations", READS)
     async def list_observations(
@@ -140,7 +137,7 @@ class ObservationTools(ToolGroup):
         filters: dict[str, Any] = {"type": type, "status": status, "owner": owner, "source": source, "tags": tags}
         filters |= {"context": context, "metadata": metadata, "confidence": confidence, "since": since}
         if text is not None:
-            matching = ranked(text, view.list(**filters, limit=None), cursor)
+            matching = after_id(cursor, search(text, view.list(**filters, limit=None)))
             return await self._read(matching, limit, lambda last: last.id)
         found = view.list(**filters, limit=limit + 1, after=None if cursor is None else position_in(cursor))
         if len(found) > limit:  # counting the rest takes longer, so only when there is one

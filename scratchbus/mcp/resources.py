@@ -82,7 +82,7 @@ class Resources:
 
     async def list(self, _: Client, __: Params) -> Result:
         """Return the resources that always exist."""
-        own_values = self._own()
+        own_values = self._workspace.own_values
         documents = [
             {"uri": kind.uri(value), "title": f"{kind.name} of {value}", **kind.document}
             for kind in self.kinds
@@ -111,10 +111,10 @@ class Resources:
             value = kind.value_in(uri)
             if value is None:
                 continue
-            own_values = self._own().get(kind.key)
-            if own_values is not None and value != own_values:
+            own_value = self._workspace.own_values.get(kind.key)
+            if own_value is not None and value != own_value:
                 raise NotFound(
-                    f"{shown(uri)}: your connection is for {kind.key} {own_values}; read {kind.uri(own_values)}"
+                    f"{shown(uri)}: your connection is for {kind.key} {own_value}; read {kind.uri(own_value)}"
                 )
             return kind, value
         forms = ", ".join(kind.template for kind in self.kinds)
@@ -132,10 +132,6 @@ class Resources:
         if kind == OBSERVATION:
             await self._observation(value)
         return kind.uri(value)
-
-    def _own(self) -> dict[str, str | None]:
-        identity = self._workspace.identity
-        return {"page": identity.page, "session": self._workspace.known_session, "agent": identity.agent}
 
     async def _active(self, _: str) -> Answer:
         found = (await self._workspace.look()).active()

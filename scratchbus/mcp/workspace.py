@@ -60,15 +60,14 @@ class Workspace:
         return self._entered[-1] if self._entered else self.identity.session
 
     @property
+    def own_values(self) -> dict[str, str | None]:
+        """The page, the session and the agent of the connection, as the URIs of resources name them."""
+        return {"page": self.identity.page, "session": self.known_session, "agent": self.identity.agent}
+
+    @property
     def context_arguments(self) -> dict[str, Any]:
         """The arguments of `bus.context.assemble` that say whose context it is."""
-        identity = self.identity
-        return {
-            "session": self.known_session,
-            "agent": identity.agent,
-            "page": identity.page,
-            "scopes": identity.knowledge,
-        }
+        return {**self.own_values, "scopes": self.identity.knowledge}
 
     async def enter(self, session: str) -> None:
         """Use the memory of a session that was started from the current one. Raises NotFound for any other."""

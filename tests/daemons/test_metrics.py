@@ -19,7 +19,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from scratchbus import Bus
-from scratchbus.daemon.metric_help import HELP
+from scratchbus.daemon.metrics import HELP
 from scratchbus.telemetry.counters import BOUNDS, Durations
 from tests import launcher
 from tests.inspection import keys_of, send
@@ -151,7 +151,6 @@ def test_without_a_port_prometheus_is_not_imported(engine):
     code = f"""
 import sys, scratchbus.cli.run, scratchbus.daemon.command
 from scratchbus import Bus
-from scratchbus.daemon.metric_help import HELP
 with Bus.connect({engine.url!r}, source="tester") as bus:
     bus.page("main").add("observation", "x")
     bus.status()

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from scratchbus.daemon.metric_help import HELP
-from scratchbus.daemon.metrics import render_metrics
+from scratchbus.daemon.metrics import HELP, render_metrics
 from tests.optional_tools import find_tool
 
 CONFIG = Path(__file__).parents[2] / "config"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from scratchbus.context.guidance import GROUPS as GUIDED
 from scratchbus.mcp.groups import BASIC_TOOLS, tool_names
-from scratchbus.mcp.instructions import MAX_CHARACTERS
 from scratchbus.telemetry.counters import counts
 from tests.edges.mcp.conftest import Connect
 
@@ -23,7 +22,7 @@ async def test_the_instructions_are_short_and_begin_with_the_context(connect: Co
             first, second, *_ = text.splitlines()
             assert first.startswith("You are ")
             assert second.startswith("Call get_context first")
-            assert len(text) <= MAX_CHARACTERS <= 2_000
+            assert len(text) <= 2_000
         instructions = basic.client.instructions or ""
         for word in ("Page", "Notes", "Notepad", "Todo list", "Scratchpad"):
             assert f"- {word}: " in instructions

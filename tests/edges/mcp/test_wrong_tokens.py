@@ -25,7 +25,7 @@ from scratchbus.daemon.wrong_tokens import (
     client_of,
     delay,
 )
-from scratchbus.mcp.admission import SlowingBackend, Unchecked
+from scratchbus.mcp.app import SlowingBackend, Unchecked
 from tests.edges.mcp.test_http import refusal, serving
 
 
