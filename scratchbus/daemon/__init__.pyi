@@ -17,6 +17,9 @@ from scratchbus.daemon.exit_codes import exit_code as exit_code
 from scratchbus.daemon.exporter_options import metrics_options as metrics_options
 from scratchbus.daemon.exporter_options import start_exporter as start_exporter
 from scratchbus.daemon.late_logging import configure_logging_late as configure_logging_late
+from scratchbus.daemon.listening import Listener as Listener
+from scratchbus.daemon.listening import exit_within as exit_within
+from scratchbus.daemon.listening import listen as listen
 from scratchbus.daemon.metrics import render_metrics as render_metrics
 from scratchbus.daemon.runtime import DaemonRun as DaemonRun
 from scratchbus.daemon.runtime import configure_logging as configure_logging

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import getpass
-import ipaddress
 import signal
 import socket
 import ssl
@@ -13,7 +12,6 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from os import _exit
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,14 +20,13 @@ import uvicorn
 from starlette.types import ASGIApp
 
 import scratchbus
+from scratchbus.daemon import exit_within, listen
 from scratchbus.errors import InvalidSource, SettingsError, shown
 from scratchbus.http.app import create_app
 from scratchbus.http.callers import Callers, LocalUser, TokenHolders
 from scratchbus.http.client_connections import Protocol
 from scratchbus.http.guard import hosts_of
 from scratchbus.http.server import Server
-
-HOST: Final = "127.0.0.1"
 
 GRACE: Final = 1.0
 """Seconds after a signal until the process exits, even if clients are still reading."""
@@ -71,9 +68,7 @@ def run(options: ServeOptions, when_ready: Callable[[Serving], None]) -> None:
     async def signalled() -> None:
         with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
             await anext(aiter(signals))
-        end = threading.Timer(GRACE, _exit, (0,))  # acknowledged writes are in the log, so nothing is lost
-        end.daemon = True
-        end.start()
+        exit_within(GRACE)
 
     _run(config, listener, lambda: when_ready(serving), signalled)
 
@@ -101,15 +96,15 @@ def serving_beside(options: ServeOptions) -> Iterator[Serving]:
 
 
 def _prepared(options: ServeOptions) -> tuple[uvicorn.Config, socket.socket, Serving]:
-    listener = _listen(options.where)
-    port: int = listener.getsockname()[1]
-    callers = _callers(options, listener)
+    listener = listen(options.where)
+    callers = _callers(options, is_local=listener.is_local)
     is_secure = options.certificate is not None
-    hosts = hosts_of(_host(listener), port, options.hosts, is_local=_is_local(listener), is_secure=is_secure)
+    hosts = hosts_of(listener.host, listener.port, options.hosts, is_local=listener.is_local, is_secure=is_secure)
     server = Server(callers, options.settings, hosts, options.allow_private_webhooks)
     tls = _tls(options) if is_secure else None
     config = configured(create_app(server), has_proxy=options.tokens is not None, tls=tls)
-    return config, listener, Serving(_url(listener, is_secure), callers.key if isinstance(callers, LocalUser) else None)
+    url = listener.url("https" if is_secure else "http")
+    return config, listener.socket, Serving(url, callers.key if isinstance(callers, LocalUser) else None)
 
 
 def configured(app: ASGIApp, *, has_proxy: bool = False, tls: ssl.SSLContext | None = None) -> uvicorn.Config:
@@ -161,13 +156,12 @@ class _NotifyingServer(uvicorn.Server):
         yield  # signals are handled below
 
 
-def _callers(options: ServeOptions, listener: socket.socket) -> Callers:
+def _callers(options: ServeOptions, *, is_local: bool) -> Callers:
     if options.tokens is not None:
         tokens = scratchbus.McpTokens(options.tokens)
-        if not tokens.all():
-            raise SettingsError(f"{options.tokens} has no tokens; add one with `scratchbus mcp token add`")
+        tokens.check_any()
         return TokenHolders(tokens)
-    if not _is_local(listener):
+    if not is_local:
         raise SettingsError(
             f"{shown(options.where)} can be reached from other machines, and so needs tokens: give --tokens FILE, "
             "and add them with `scratchbus mcp token add`; or listen on 127.0.0.1"
@@ -181,38 +175,6 @@ def _user() -> str:
         return scratchbus.check_source(getpass.getuser(), "source")
     except (OSError, KeyError, InvalidSource):
         return "user"
-
-
-def _listen(address: str) -> socket.socket:
-    """Return a socket listening on PORT or HOST:PORT. Raises SettingsError."""
-    host, _, port = address.rpartition(":")
-    host = host.strip("[]") or HOST
-    if not port.isdecimal() or int(port) > 65535:
-        raise SettingsError(
-            f"{shown(address)} is not an address to listen on; write PORT or HOST:PORT (0: any free port)"
-        )
-    try:
-        family = socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((host, int(port)), family=family, backlog=2048)
-    except OSError as problem:
-        cause = (problem.strerror or str(problem)).partition(" (while")[0]  # where create_server repeats the address
-        raise SettingsError(f"cannot listen on {address}: {cause}; choose another port") from None
-
-
-def _url(listener: socket.socket, is_secure: bool) -> str:
-    host = _host(listener)
-    host = f"[{host}]" if ":" in host else host
-    return f"{'https' if is_secure else 'http'}://{host}:{listener.getsockname()[1]}"
-
-
-def _host(listener: socket.socket) -> str:
-    host: str = listener.getsockname()[0]
-    return host
-
-
-def _is_local(listener: socket.socket) -> bool:
-    """Return whether only this machine can reach it."""
-    return ipaddress.ip_address(_host(listener)).is_loopback
 
 
 def _tls(options: ServeOptions) -> ssl.SSLContext:

@@ -83,6 +83,12 @@ class Tokens:
             raise SettingsError(f"{self.path}: {problem.strerror or problem}; check the path") from None
         return self._tokens
 
+    def check_any(self) -> None:
+        """Raise SettingsError unless the file has tokens, without which a server would serve nobody."""
+        if not self.all():
+            command = f"scratchbus mcp token add NAME --agent AGENT --tokens {self.path}"
+            raise SettingsError(f"{self.path} has no tokens; add one with `{command}`")
+
     def last_good(self) -> list[Token]:
         """Return the tokens from the last successful read of the file. Raises SettingsError if there was none."""
         try:

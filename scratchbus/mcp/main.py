@@ -9,8 +9,7 @@ from typing import Any
 
 import anyio
 
-from scratchbus.daemon import stderr_logger
-from scratchbus.errors import SettingsError
+from scratchbus.daemon import listen, stderr_logger
 from scratchbus.mcp.identity import GROUPS, Identity, groups_of
 from scratchbus.mcp.methods import Methods
 from scratchbus.mcp.stdio import serve_stdio
@@ -38,15 +37,13 @@ def run_http(
     """
     from scratchbus.mcp.access_tokens import Tokens
     from scratchbus.mcp.app import mcp_app  # late: over stdio they are not needed
-    from scratchbus.mcp.http import is_local, listen, serve_http
+    from scratchbus.mcp.http import PATH, serve_http
 
     tokens, offered = Tokens(file), groups_of(GROUPS if groups is None else groups)
-    if not tokens.all():
-        raise SettingsError(
-            f"{file} has no tokens; create one: scratchbus mcp token add NAME --agent AGENT --tokens {file}"
-        )
-    listener, url = listen(where)
-    if not is_local(listener):
+    tokens.check_any()
+    listener = listen(where)
+    url = f"{listener.url()}{PATH}"
+    if not listener.is_local:
         logger.warning("tokens travel unencrypted; put a TLS proxy in front of this server", url=url)
-    app = mcp_app(tokens, offered, settings, is_local=is_local(listener))
-    anyio.run(serve_http, app, listener, lambda: announce(url))
+    app = mcp_app(tokens, offered, settings, is_local=listener.is_local)
+    anyio.run(serve_http, app, listener.socket, lambda: announce(url))

@@ -11,7 +11,6 @@ import os
 import re
 import signal
 import sys
-import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Final
@@ -19,6 +18,7 @@ from typing import Final
 import anyio
 from pydantic_core import from_json, to_json
 
+from scratchbus.daemon import exit_within
 from scratchbus.mcp.json_rpc import Id, McpSession, Message
 from scratchbus.mcp.methods import Methods
 from scratchbus.mcp.pipes import InputPipe, OutputPipe
@@ -79,9 +79,7 @@ def _replace_descriptor(descriptor: int, replacement: int) -> int:
 async def _end_on_signal(scope: anyio.CancelScope) -> None:
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async for _ in signals:
-            end = threading.Timer(GRACE, os._exit, (0,))  # acknowledged writes are in the log, so nothing is lost
-            end.daemon = True
-            end.start()
+            exit_within(GRACE)
             scope.cancel()
 
 

@@ -249,7 +249,8 @@ def test_a_signal_ends_a_starting_server():
 import os, signal, sys
 from contextlib import asynccontextmanager
 import anyio
-from scratchbus.mcp.http import listen, serve_http
+from scratchbus.daemon import listen
+from scratchbus.mcp.http import serve_http
 from starlette.applications import Starlette
 
 @asynccontextmanager
@@ -259,8 +260,7 @@ async def starting():
         yield Starlette()
 
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # as the command does
-listener, _ = listen("0")
-anyio.run(serve_http, starting(), listener, lambda: None)
+anyio.run(serve_http, starting(), listen("0").socket, lambda: None)
 """
     done = subprocess.run(
         [*launcher.command("-c", code)], capture_output=True, text=True, timeout=PATIENCE, check=False
@@ -276,7 +276,7 @@ anyio.run(serve_http, starting(), listener, lambda: None)
         (("--http", "8000", "--tokens", "{bad}"), 5, "bad.yaml:3:3: tokens[0].sha256"),
         (("--http", "where", "--tokens", "{good}"), 5, "HOST:PORT"),
         (("--http", "8000", "--tokens", "{good}", "--tools", "everything"), 5, "unknown group 'everything'"),
-        (("--http", "{taken}", "--tokens", "{good}"), 5, "another host or port"),
+        (("--http", "{taken}", "--tokens", "{good}"), 5, "another port or host"),
         (("--http", "8000", "--tokens", "{good}", "--agent", "a"), 2, "are set by the token; leave out --agent"),
     ],
 )

@@ -1,0 +1,56 @@
+"""What HTTP servers share: where they listen, and how their process ends."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+import threading
+from typing import Final, NamedTuple
+
+from scratchbus.errors import SettingsError, shown
+
+_LOCALHOST: Final = "127.0.0.1"
+_MAX_PORT: Final = 65_535
+_BACKLOG: Final = 2_048
+
+
+class Listener(NamedTuple):
+    """A socket that listens, with its numeric address."""
+
+    socket: socket.socket
+    host: str
+    port: int
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine can reach it."""
+        return ipaddress.ip_address(self.host).is_loopback
+
+    def url(self, scheme: str = "http") -> str:
+        """Return its URL, without a path."""
+        return f"{scheme}://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
+
+
+def listen(where: str) -> Listener:
+    """Listen on PORT, of this machine alone, or on HOST:PORT. Raises SettingsError."""
+    host, _, port = where.rpartition(":")
+    host = host.strip("[]") or _LOCALHOST
+    if not port.isdecimal() or int(port) > _MAX_PORT:
+        raise SettingsError(
+            f"{shown(where)} is not an address to listen on; write PORT or HOST:PORT (port 0 picks a free one)"
+        )
+    try:
+        family = socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)[0][0]
+        opened = socket.create_server((host, int(port)), family=family, backlog=_BACKLOG)
+    except OSError as problem:
+        cause = (problem.strerror or str(problem)).partition(" (while")[0]  # where create_server repeats the address
+        raise SettingsError(f"cannot listen on {where}: {cause}; choose another port or host") from None
+    return Listener(opened, *opened.getsockname()[:2])
+
+
+def exit_within(seconds: float) -> None:
+    """Exit with 0 after this time, even if clients still read: acknowledged writes are in the log, so none is lost."""
+    end = threading.Timer(seconds, os._exit, (0,))
+    end.daemon = True
+    end.start()
