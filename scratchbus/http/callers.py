@@ -49,10 +49,15 @@ class Caller:
         """Whether a body may name another source than theirs."""
         return "admin" in self.scopes
 
+    @property
+    def held(self) -> list[str]:
+        """The caller's scopes, in their fixed order."""
+        return [scope for scope in SCOPES if scope in self.scopes]
+
     def need(self, scope: str) -> None:
         """Raise Refusal unless the caller has a scope."""
         if scope not in self.scopes:
-            held = ", ".join(name for name in SCOPES if name in self.scopes) or "none"
+            held = ", ".join(self.held) or "none"
             detail = f"this needs the scope {scope}; {self.name} has: {held}"
             raise Refusal(403, "insufficient-scope", detail, {"WWW-Authenticate": 'Bearer error="insufficient_scope"'})
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, cast
 
+from starlette.types import Receive
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from scratchbus.http.problems import Refusal, refusal
@@ -66,6 +67,12 @@ class ClientConnection:
     def abort(self) -> None:
         """Close it at once, whatever waits to be sent."""
         cast(Transport, self._transport).abort()
+
+
+async def wait_until_gone(receive: Receive) -> None:
+    """Wait until the client of a request has left."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 class Protocol(HttpToolsProtocol):

@@ -7,12 +7,12 @@ from typing import Annotated, Any, Final
 from pydantic import WithJsonSchema
 
 from scratchbus.http import examples, patterns
+from scratchbus.http.memories import memory_example, memory_fields
 from scratchbus.http.parameters import Label
 from scratchbus.http.responses import EVENT, KEPT
 from scratchbus.http.schemas import (
     COUNT,
     DATE_TIME,
-    FLAG,
     STRING,
     component,
     document,
@@ -46,36 +46,27 @@ Relation = Annotated[
 ]
 
 _RETRACTION: Final = exact(by=STRING, reason=STRING, refuted=or_null(STRING), at=DATE_TIME)
-_FIELDS: Final[dict[str, Any]] = {
-    **dict.fromkeys(("id", "subject", "relation", "object", "source", "position"), STRING),
+_FIELDS: Final = memory_fields(
+    *("subject", "relation", "object"),
     **dict.fromkeys(("valid_at", "invalid_at"), or_null(DATE_TIME)),
-    **dict.fromkeys(("created_at", "updated_at"), DATE_TIME),
-    "confidence": {"type": "number", "minimum": 0, "maximum": 1},
-    "evidence": listed(STRING),
-    "source_text": or_null(STRING),
-    "retraction": or_null(_RETRACTION),
-    "version": {"type": "integer", "minimum": 1},
-    "damaged": FLAG,
-}
+    confidence={"type": "number", "minimum": 0, "maximum": 1},
+    evidence=listed(STRING),
+    source_text=or_null(STRING),
+    retraction=or_null(_RETRACTION),
+)
 _FACT: Final = component("Fact", exact(**_FIELDS))
-_EXAMPLE: Final[dict[str, Any]] = {
-    "id": "fact_1795386035607",
-    "subject": "api",
-    "relation": "runs_on",
-    "object": "Node 24",
-    "valid_at": None,
-    "invalid_at": None,
-    "confidence": 1.0,
-    "source": "analyst",
-    "version": 1,
-    "damaged": False,
-    "evidence": [],
-    "source_text": "we upgraded to Node 24",
-    "retraction": None,
-    "created_at": "2026-11-22T22:20:35.607000Z",
-    "updated_at": "2026-11-22T22:20:35.607000Z",
-    "position": "1795386035607-4",
-}
+_EXAMPLE: Final = memory_example(
+    "fact_1795386035607",
+    subject="api",
+    relation="runs_on",
+    object="Node 24",
+    valid_at=None,
+    invalid_at=None,
+    confidence=1.0,
+    evidence=[],
+    source_text="we upgraded to Node 24",
+    retraction=None,
+)
 _SPAN_FIELDS: Final[dict[str, Any]] = {
     "fact": _FACT,
     "begins": DATE_TIME,

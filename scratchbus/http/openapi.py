@@ -11,6 +11,7 @@ from typing import Any, Final
 from fastapi import FastAPI
 
 from scratchbus.http import problem_examples, problems, schemas
+from scratchbus.http.guard import needs_caller
 from scratchbus.http.problems import Problem
 
 _SECURITY: Final = {
@@ -22,9 +23,6 @@ _SECURITY: Final = {
         "description": "The same, for the console; the cookie's name contains the port of the URL.",
     },
 }
-
-_OPEN: Final = ("/healthz", "/readyz", "/api/v1/login", "/api/v1/logout")
-"""What answers without a caller."""
 
 
 def install(app: FastAPI, *, needs_token: bool) -> None:
@@ -50,7 +48,7 @@ def _complete(document: dict[str, Any], needs_token: bool) -> None:
     for path, method, operation in _operations(document):
         for parameter in operation.get("parameters", ()):
             _in_json(parameter)
-        if path in _OPEN:
+        if not needs_caller(path):
             operation["security"] = []
         _add_problems(path, method, operation)
     components["examples"] = schemas.EXAMPLES | problem_examples.components()

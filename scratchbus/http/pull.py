@@ -10,6 +10,7 @@ from fastapi import Request
 
 from scratchbus import AsyncBus, Pulled
 from scratchbus.errors import ScratchbusError
+from scratchbus.http.client_connections import wait_until_gone
 from scratchbus.http.server import RECHECK, caller_of, server_of
 
 
@@ -20,7 +21,7 @@ async def pull_for(request: Request, bus: AsyncBus, name: str, **options: Any) -
     """
     server, caller = server_of(request), caller_of(request)
     pull = asyncio.ensure_future(bus.pull(name, by=caller.name, **options))
-    disconnected = asyncio.ensure_future(_until_gone(request))
+    disconnected = asyncio.ensure_future(wait_until_gone(request.receive))
     is_answered = False
     try:
         while not pull.done() and not disconnected.done():
@@ -47,8 +48,3 @@ async def _give_back(bus: AsyncBus, name: str, pull: asyncio.Future[Pulled]) -> 
     pulled = pull.result()
     with suppress(ScratchbusError):  # it comes again when the lease ends
         await bus.requeue(name, pulled.token, [each.position for each in pulled.deliveries])
-
-
-async def _until_gone(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass

@@ -44,14 +44,20 @@ def _observation() -> Schema:
     return schema
 
 
+def _shape(**properties: Schema) -> Schema:
+    """Return the schema of an object that has all of these."""
+    return {"type": "object", "required": [*properties], "properties": properties}
+
+
+def _items(items: Schema) -> Schema:
+    return _shape(items=listed(items))
+
+
 KEPT: Final = component("Observation", _observation())
 _DISPLACED: Final = or_null(
     listed(ID, description="The observations displaced to make room; null if that could not be read.")
 )
-_ADDED: Final = component(
-    "AddedObservation",
-    {"allOf": [KEPT, {"type": "object", "required": ["displaced"], "properties": {"displaced": _DISPLACED}}]},
-)
+_ADDED: Final = component("AddedObservation", {"allOf": [KEPT, _shape(displaced=_DISPLACED)]})
 
 
 def _event() -> Schema:
@@ -74,7 +80,7 @@ def _event() -> Schema:
 EVENT: Final = component("Event", _event())
 EVENT_KINDS: Final = tuple(COMPONENTS["Event"]["discriminator"]["mapping"])
 
-_ETAG: Final = header("The version, for `If-Match`.", '"1"', required=True, pattern='^"[1-9][0-9]*"$')
+ETAG: Final = header("The version, for `If-Match`.", '"1"', required=True, pattern='^"[1-9][0-9]*"$')
 _LOCATION: Final = header("Where it is.", f"/api/v1/pages/main/observations/{examples.ID}", required=True)
 LINK: Final = header("The next page, unless this is the last.", '</api/v1/…&after=…>; rel="next"')
 _PAGE: Final = {"page": "$request.path.page"}
@@ -103,21 +109,17 @@ _FIRST: Final = {
     "next": link("list_observations", "The next page.", {**_PAGE, "after": "$response.body#/next"}),
 }
 
-OBSERVATION: Final = document("The observation", KEPT, examples.OBSERVATION, {"ETag": _ETAG}, **_LINKS)
+OBSERVATION: Final = document("The observation", KEPT, examples.OBSERVATION, {"ETag": ETAG}, **_LINKS)
 _WITH_DISPLACED: Final = examples.OBSERVATION | {"displaced": []}
 ADDED: Final = document(
-    "The observation, which is new", _ADDED, _WITH_DISPLACED, {"ETag": _ETAG, "Location": _LOCATION}, **_LINKS
+    "The observation, which is new", _ADDED, _WITH_DISPLACED, {"ETag": ETAG, "Location": _LOCATION}, **_LINKS
 )
 REPEATED: Final = document(
-    "The open observation with the same `dedupe_key`, counted again", _ADDED, _WITH_DISPLACED, {"ETag": _ETAG}, **_LINKS
+    "The open observation with the same `dedupe_key`, counted again", _ADDED, _WITH_DISPLACED, {"ETag": ETAG}, **_LINKS
 )
 ALL_ADDED: Final = document(
     "The observations, in the order of the request",
-    {
-        "type": "object",
-        "required": ["items", "displaced"],
-        "properties": {"items": listed(KEPT), "displaced": _DISPLACED},
-    },
+    _shape(items=listed(KEPT), displaced=_DISPLACED),
     {"items": [examples.OBSERVATION], "displaced": []},
     first=_FIRST["first"],
 )
@@ -141,7 +143,7 @@ OBSERVATIONS: Final = document(
 )
 ACTIVE: Final = document(
     "The active observations",
-    {"type": "object", "required": ["items"], "properties": {"items": listed(KEPT)}},
+    _items(KEPT),
     {"items": [examples.OBSERVATION]},
     first=_FIRST["first"],
 )
@@ -153,30 +155,22 @@ _OBSERVATIONS: Final[Schema] = {"type": "object", "additionalProperties": KEPT, 
 _NAMED: Final[Schema] = {"id": ID, "page": STRING}
 
 
-def _shape(**properties: Schema) -> Schema:
-    """Return the schema of an object that has all of these."""
-    return {"type": "object", "required": [*properties], "properties": properties}
-
-
-def _items(items: Schema) -> Schema:
-    return _shape(items=listed(items))
-
-
 _DIFFERENCE: Final = component(
     "Difference",
-    {
-        **_shape(
-            difference={"type": "string", "enum": ["added", "changed", "gone"]},
-            id=ID,
-            fields={
-                "type": "object",
-                "additionalProperties": _shape(before={}, after={}),
-                "description": "What changed, by field.",
-            },
-        ),
-    },
+    _shape(
+        difference={"type": "string", "enum": ["added", "changed", "gone"]},
+        id=ID,
+        fields={
+            "type": "object",
+            "additionalProperties": _shape(before={}, after={}),
+            "description": "What changed, by field.",
+        },
+    ),
 )
-COMPONENTS["Difference"]["properties"] |= {"before": or_null(KEPT), "after": or_null(KEPT)}
+COMPONENTS["Difference"]["properties"] |= {
+    "before": or_null(KEPT),
+    "after": or_null(KEPT),
+}
 _MOTIVE: Final = component("Motive", _shape(id=ID, by=STRING, at=DATE_TIME))
 EVENTS: Final = document("The events, oldest first", _items(EVENT), {"items": [examples.ADDED_EVENT]})
 CONSEQUENCES: Final = document(
@@ -213,7 +207,7 @@ CALLER: Final = document(
             name=STRING,
             source=STRING,
             kind=STRING,
-            scopes=listed({"type": "string", "enum": ["read", "publish", "act", "admin", "memory"]}),
+            scopes=listed({"type": "string", "enum": [*scratchbus.TOKEN_SCOPES]}),
             may_name_source=FLAG,
         ),
     ),

@@ -58,10 +58,6 @@ class Server:
     _turn: anyio.Lock = field(default_factory=anyio.Lock)
     _tasks: TaskGroup | None = None
 
-    def is_valid(self, caller: Caller) -> bool:
-        """Return whether a caller is still valid: check every few seconds while it reads a stream."""
-        return self.callers.is_valid(caller)
-
     @property
     def tasks(self) -> TaskGroup:
         """What runs until the server ends."""

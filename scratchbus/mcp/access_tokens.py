@@ -31,7 +31,7 @@ from scratchbus.settings import read_text
 PREFIX: Final = "sbmcp_"
 """The prefix of every token, by which people and secret scanners recognize it."""
 
-SCOPES: Final = ("read", "publish", "act", "admin", "memory")
+SCOPES: Final[tuple[str, ...]] = ("read", "publish", "act", "admin", "memory")
 """The scopes a token can have for the HTTP API; over MCP, its groups of tools decide."""
 
 logger = stderr_logger()

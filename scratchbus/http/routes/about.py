@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
 from scratchbus.http import problems
-from scratchbus.http.callers import SCOPES, cookie_of
+from scratchbus.http.callers import cookie_of
 from scratchbus.http.documents import answer, body_of, fields_of
 from scratchbus.http.observation_bodies import LOGIN
 from scratchbus.http.problems import Refusal
@@ -23,9 +23,8 @@ health = APIRouter(tags=["server"])
 @router.get("/me", responses={200: CALLER})
 async def get_caller(caller: CallerOf) -> Response:
     """Return your identity and permissions."""
-    scopes = [scope for scope in SCOPES if scope in caller.scopes]
     identity = {"name": caller.name, "source": caller.source, "kind": caller.kind}
-    return answer({**identity, "scopes": scopes, "may_name_source": caller.may_name_source})
+    return answer({**identity, "scopes": caller.held, "may_name_source": caller.may_name_source})
 
 
 @router.post(

@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from scratchbus import AsyncBus, BusPosition, Event, cloud_event, document_of
 from scratchbus.http import examples, patterns, problems
-from scratchbus.http.client_connections import ClientConnection
+from scratchbus.http.client_connections import ClientConnection, wait_until_gone
 from scratchbus.http.documents import JSON, answer, paged
 from scratchbus.http.frames import CLOUD_EVENT, CLOUD_EVENTS, EventFilter, Vector, moved, text_of, vector_of
 from scratchbus.http.metrics import open_stream
@@ -262,13 +262,13 @@ class _Streamed(Response):
         server, caller = server_of(Request(scope)), caller_of(Request(scope))
 
         def is_valid() -> bool:
-            return server.is_valid(caller)
+            return server.callers.is_valid(caller)
 
         async def write(frames: bytes) -> None:
             await send({"type": "http.response.body", "body": frames, "more_body": True})
 
         stream = EventStream(self._position, is_valid, connection.abort if connection is not None else lambda: None)
-        disconnected = asyncio.create_task(_until_gone(receive, stream))
+        disconnected = asyncio.create_task(_close_when_gone(receive, stream))
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             await write(b"retry: 1000\nid: %b\n\n" % text_of(self._position).encode())
@@ -279,7 +279,6 @@ class _Streamed(Response):
             disconnected.cancel()
 
 
-async def _until_gone(receive: Receive, stream: EventStream) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
+async def _close_when_gone(receive: Receive, stream: EventStream) -> None:
+    await wait_until_gone(receive)
     stream.close()

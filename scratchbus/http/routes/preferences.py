@@ -15,8 +15,8 @@ from scratchbus.http.memories import Based, events_answer, memory_example, memor
 from scratchbus.http.models import Body, NotBlank, optional, takes
 from scratchbus.http.moments import When
 from scratchbus.http.parameters import Absent, Label, ScopeName
-from scratchbus.http.responses import EVENTS
-from scratchbus.http.schemas import component, document, exact, header, items_of
+from scratchbus.http.responses import ETAG, EVENTS
+from scratchbus.http.schemas import component, document, exact, items_of
 from scratchbus.http.server import MemoryBus
 
 router = APIRouter(tags=["preferences"])
@@ -38,8 +38,7 @@ _NEW: Final = {"key": "quotes in JS", "text": "Single quotes.", "said_by": "ada"
 _FIELDS: Final = memory_fields(*_NEW)
 _EXAMPLE: Final = memory_example("preference_67a91a2df6a5b2f8", **_NEW)
 _SCHEMA: Final = component("Preference", exact(**_FIELDS))
-_ETAG: Final = header("The version, for `If-Match`.", '"1"', required=True, pattern='^"[1-9][0-9]*"$')
-_WRITTEN: Final = document("The preference; its version is the ETag", _SCHEMA, _EXAMPLE, {"ETag": _ETAG})
+_WRITTEN: Final = document("The preference; its version is the ETag", _SCHEMA, _EXAMPLE, {"ETag": ETAG})
 _FORGOTTEN: Final = document("The forgotten preference", _SCHEMA, _EXAMPLE)
 _PREFERENCES: Final = items_of("The preferences, in the order in which they were first remembered", _SCHEMA, _EXAMPLE)
 

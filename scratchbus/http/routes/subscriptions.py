@@ -47,13 +47,12 @@ _TEXT: Final = {"type": "string", "minLength": 1}
 _TEXTS: Final = or_null(listed(STRING, minItems=1))
 
 
-def _duration(minimum: float, maximum: float, text: str) -> dict[str, Any]:
+def _duration(minimum: float, maximum: float, pattern: str) -> dict[str, Any]:
     """Return the schema of a duration: seconds between these, or a text such as "30s"."""
     number = {"type": "number", "minimum": minimum, "maximum": maximum}
-    return {"anyOf": [number, {"type": "string", "pattern": text}], "examples": ["30s"]}
+    return {"anyOf": [number, text(pattern)], "examples": ["30s"]}
 
 
-_POSITION: Final = POSITION
 _TEXT_OR_NULL: Final = or_null(STRING)
 _DEFINITION: Final = record(
     example={"types": ["risk_alert"], "max_attempts": 5, "retry_delay": "1s"},
@@ -95,7 +94,7 @@ _PULL: Final = record(
     wait=_duration(0, 60, "^([0-9]{1,3}ms|[1-5]?[0-9]s)$"),
     lease=_duration(1, 43_200, "^([1-9][0-9]{0,2}[sm]|[1-9]h)$"),
 )
-_DELIVERY: Final = exact(position=_POSITION, attempt={"type": "integer"}, event=EVENT)
+_DELIVERY: Final = exact(position=POSITION, attempt={"type": "integer"}, event=EVENT)
 _PULLED: Final = document(
     "The events, oldest first; without any, `token` is null",
     exact(token=_TEXT_OR_NULL, until=or_null(DATE_TIME), deliveries=listed(_DELIVERY)),
@@ -111,17 +110,17 @@ _ACK: Final = record(
     ("token", "positions"),
     {"token": "752668246383f4f78ecd233e562eed18", "positions": ["1795386035607-1"]},
     token=_TEXT,
-    positions={"type": "array", "items": _POSITION, "minItems": 1},
+    positions={"type": "array", "items": POSITION, "minItems": 1},
 )
 _NACK: Final = record(
     ("token", "position", "reason"),
     {"token": "752668246383f4f78ecd233e562eed18", "position": "1795386035607-1", "reason": "the database is away"},
     token=_TEXT,
-    position=_POSITION,
+    position=POSITION,
     reason=_TEXT,
     delay=or_null(_duration(0, 3_153_600_000, "^[0-9]{1,3}(ms|s|m)$")),
 )
-_POSITIONS: Final = record(example={}, positions=or_null(listed(_POSITION)))
+_POSITIONS: Final = record(example={}, positions=or_null(listed(POSITION)))
 _COUNT: Final = document("How many", exact(count={"type": "integer"}), {"count": 2})
 _ITEMS: Final = items_of("The subscriptions", _STATUS, examples.SUBSCRIPTION)
 _DEAD_LETTER: Final = of_model(DeadLetter, "DeadLetter")

@@ -110,7 +110,7 @@ async def get_whoami(request: Request, server: ServerOf, caller: CallerOf) -> Re
     found: dict[str, Any] = {
         "name": caller.source,
         "kind": caller.kind,
-        "scopes": [scope for scope in SCOPES if scope in caller.scopes],
+        "scopes": caller.held,
         "text": f"You are {caller.source}, a {caller.kind}.",
     }
     if _has_scratchpad(caller):

@@ -201,11 +201,11 @@ class TestCallers:
         server = Server(callers, {})
         caller = callers.find(tokens.add("reader", "read"))
         assert caller is not None
-        assert server.is_valid(caller)
+        assert server.callers.is_valid(caller)
         tokens.file.revoke("reader")
-        assert not server.is_valid(caller)
+        assert not server.callers.is_valid(caller)
         tokens.add("reader", "read")
-        assert not server.is_valid(caller)  # another token of the same name
+        assert not server.callers.is_valid(caller)  # another token of the same name
 
     @pytest.mark.slow
     def test_an_expired_token_is_refused(self, guarded):
