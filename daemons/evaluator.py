@@ -125,13 +125,15 @@ class _Histories:
             logger.warning("cannot read a history", observation=id, reason=str(problem))
             return []
 
+    def _status_changes(self, observation: Observation) -> list[events.StatusChanged]:
+        history = self._events(observation.id, observation.version)
+        return [each for each in history if isinstance(each, events.StatusChanged)]
+
     def since(self, observation: Observation) -> Position:
         """Return when its status changed last; where that is not known, when it changed last at all."""
         if not self._events(observation.id, observation.version):
             return observation.position
-        changes = [
-            each for each in self._events(observation.id, observation.version) if isinstance(each, events.StatusChanged)
-        ]
+        changes = self._status_changes(observation)
         return changes[-1].position if changes else observation.added
 
     def is_approved(self, observation: Observation) -> bool:
@@ -146,10 +148,7 @@ class _Histories:
 
     def was_closed(self, observation: Observation) -> bool:
         """Return whether it was dealt with before it was archived."""
-        changes = [
-            each for each in self._events(observation.id, observation.version) if isinstance(each, events.StatusChanged)
-        ]
-        return any(each.status_class == "closed" for each in changes)
+        return any(each.status_class == "closed" for each in self._status_changes(observation))
 
 
 class _Pass:

@@ -10,7 +10,7 @@ import click
 import scratchbus
 from scratchbus.cli.arguments import FUTURE, content_of, pairs, trigger
 from scratchbus.cli.commands import PAGE, command, event_id_option, fence_option, given
-from scratchbus.cli.invocation import Invocation, pass_invocation
+from scratchbus.cli.invocation import Invocation, pass_invocation, without_source
 from scratchbus.cli.observation_view import show_change
 from scratchbus.cli.shell_completion import statuses, type_names
 from scratchbus.cli.text import short
@@ -79,7 +79,7 @@ def add(
     """
     with invocation.open() as opened:
         if opened.bus.settings.source is None:
-            raise click.UsageError("add needs a source; give --source NAME, or set SCRATCHBUS_SOURCE")
+            raise without_source("add needs a source")
         observation = opened.page.add(
             type,
             content_of(content),

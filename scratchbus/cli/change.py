@@ -11,7 +11,7 @@ import click
 
 import scratchbus
 from scratchbus.cli.commands import PAGE, BusCommand, command, event_id_option, fence_option, given
-from scratchbus.cli.invocation import Invocation, OpenPage, pass_invocation
+from scratchbus.cli.invocation import Invocation, OpenPage, pass_invocation, without_source
 from scratchbus.cli.observation_view import show_change
 from scratchbus.cli.output import Cell
 from scratchbus.cli.text import clock, plural, short
@@ -147,7 +147,7 @@ def _open_for_holder(invocation: Invocation, by: str | None, problem: str) -> It
     with invocation.open() as opened:
         holder = by or opened.bus.settings.source
         if holder is None:
-            raise click.UsageError(f"{problem}; give --by NAME, or set SCRATCHBUS_SOURCE")
+            raise without_source(problem, "--by")
         yield opened, holder
 
 

@@ -192,23 +192,23 @@ def session_memory(kind: str, *, writes: bool = False) -> Callable[[Callable[...
         "--session", "session_id", required=True, envvar="SCRATCHBUS_SESSION", metavar="ID",
         help="The id of the session.  [$SCRATCHBUS_SESSION]",
     )  # fmt: skip
-    return _memory(kind, option, "session_id", writes)
+    return memory(kind, option, "session_id", writes)
 
 
 def agent_memory(kind: str, *, writes: bool = False) -> Callable[[Callable[..., None]], Callable[..., Any]]:
     """Return a decorator like `session_memory` for a memory of an agent, by default the source."""
-    return _memory(kind, click.argument("agent", metavar="AGENT"), "agent", writes)
+    return memory(kind, click.argument("agent", metavar="AGENT"), "agent", writes)
 
 
 def scope_memory(kind: str, *, writes: bool = False) -> Callable[[Callable[..., None]], Callable[..., Any]]:
     """Return a decorator like `session_memory` for the knowledge of a scope; adds `--scope`."""
-    return _memory(kind, scope_option, "scope", writes)
+    return memory(kind, scope_option, "scope", writes)
 
 
-def _memory(
+def memory(
     kind: str, owner_option: Any, owner_name: str, writes: bool
 ) -> Callable[[Callable[..., None]], Callable[..., Any]]:
-    """Return a decorator for commands on a memory, whose owner is the parameter that `owner_option` adds."""
+    """Return a decorator like `session_memory` for a memory whose owner is the parameter that `owner_option` adds."""
 
     def decorate(function: Callable[..., None]) -> Callable[..., Any]:
         @wraps(function)

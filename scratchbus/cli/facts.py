@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import datetime
+from functools import wraps
 from typing import Any
 
 import click
 
 import scratchbus
 from scratchbus.cli.arguments import TIME
-from scratchbus.cli.commands import BusGroup, content_argument, event_id_option, given
+from scratchbus.cli.commands import BusGroup, content_argument, event_id_option, given, memory
 from scratchbus.cli.invocation import Invocation, pass_invocation
 from scratchbus.cli.output import Cell, Column, Columns
 from scratchbus.cli.text import one_line
@@ -44,14 +45,11 @@ def _on_facts(*, writes: bool = False) -> Callable[[Callable[..., None]], Callab
     """Return a decorator that makes a function a command on the facts of a scope."""
 
     def decorate(function: Callable[..., None]) -> Callable[..., Any]:
-        def command(invocation: Invocation, scope: str, **options: Any) -> None:
-            with invocation.connect() as bus:
-                function(invocation, bus.facts(scope), **given(**options))
+        @wraps(function)
+        def command(invocation: Invocation, scope: str, facts: scratchbus.Facts, **options: Any) -> None:
+            function(invocation, facts, **given(**options))
 
-        command.__name__, command.__doc__ = function.__name__, function.__doc__
-        command.__dict__.update(function.__dict__)  # the options of click
-        decorated: Callable[..., Any] = _scope_option(pass_invocation(command))
-        return event_id_option(decorated) if writes else decorated
+        return memory("facts", _scope_option, "scope", writes)(command)
 
     return decorate
 

@@ -17,6 +17,7 @@ import scratchbus
 from scratchbus.cli.output import Output
 from scratchbus.cli.startup import keep_all, uncollected
 from scratchbus.daemon import configure_logging_late
+from scratchbus.errors import SettingsError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,6 +34,11 @@ class OpenPage(NamedTuple):
     def ids(self, texts: Sequence[str]) -> list[str]:
         """Return the whole ids of ids and suffixes on the command line. Raises InvalidId or NotFound."""
         return [self.page.whole_id(text) for text in texts]
+
+
+def without_source(problem: str, option: str = "--source") -> click.UsageError:
+    """Return the error of a command that does not know who speaks; the option would say so."""
+    return click.UsageError(f"{problem}; give {option} NAME, or set SCRATCHBUS_SOURCE")
 
 
 class Invocation:
@@ -115,6 +121,14 @@ class Invocation:
             from scratchbus.settings import load_settings  # late: it imports pydantic, which `--help` does not need
 
         return load_settings(self.config, url=self.url, source=self.source, instance=self.instance, bus=self.bus)
+
+
+def public_name(name: str, needed_by: str, extra: str) -> Any:
+    """Return what `scratchbus` exports by a name that needs an extra. Raises SettingsError unless it is installed."""
+    try:
+        return getattr(scratchbus, name)
+    except ImportError as problem:
+        raise SettingsError(f"{needed_by} needs: pip install 'scratchbus[{extra}]' ({problem})") from None
 
 
 pass_invocation: Callable[[Callable[..., Any]], Callable[..., Any]] = click.make_pass_decorator(Invocation, ensure=True)

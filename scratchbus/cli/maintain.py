@@ -11,7 +11,7 @@ import click
 
 import scratchbus
 from scratchbus.cli.commands import PAGE, command, event_id_option
-from scratchbus.cli.invocation import Invocation, OpenPage, pass_invocation
+from scratchbus.cli.invocation import Invocation, OpenPage, pass_invocation, without_source
 from scratchbus.cli.output import Cell, progress_bar
 from scratchbus.cli.text import one_line, plural
 from scratchbus.daemon import INTERNAL
@@ -97,7 +97,7 @@ def erase(invocation: Invocation, id: str, reason: str, is_sure: bool, event_id:
     ID is the whole id. It needs a --source, and asks on a terminal before it erases.
     """
     if invocation.settings().source is None:
-        raise click.UsageError("erase needs a source; give --source NAME, or set SCRATCHBUS_SOURCE")
+        raise without_source("erase needs a source")
     with invocation.open() as opened:
         if not is_sure:
             _ask_to_erase(opened, id)

@@ -8,18 +8,17 @@ import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import wraps
-from typing import Any, cast
+from typing import Any
 
 import click
 from click.core import ParameterSource
 
 import scratchbus
 from scratchbus.cli.commands import OUTPUT, PAGE, BusGroup, given, listed
-from scratchbus.cli.invocation import Invocation, pass_invocation
+from scratchbus.cli.invocation import Invocation, pass_invocation, public_name
 from scratchbus.cli.output import Cell, Column, Columns
 from scratchbus.cli.startup import keep_all, uncollected
 from scratchbus.daemon import configure_logging_late, metrics_options, start_exporter
-from scratchbus.errors import SettingsError
 
 _TOKEN: Columns[scratchbus.McpToken] = (
     Column("NAME", lambda each: Cell(each.name)),
@@ -114,7 +113,7 @@ def mcp(
             invocation, {**identity_options, "session": identity_options["session"] or scratchbus.new_id()}, groups
         )
         with uncollected():
-            serve = _served("serve_mcp_stdio")
+            serve = public_name("serve_mcp_stdio", "an MCP server", "mcp")
             keep_all()
         configure_logging_late(lambda: invocation.settings().log_level)
         _measure(invocation, metrics_host, metrics_port)
@@ -127,7 +126,7 @@ def mcp(
     from scratchbus.daemon import configure_logging
 
     file = _tokens(tokens).path
-    serve = _served("serve_mcp_http")
+    serve = public_name("serve_mcp_http", "an MCP server", "mcp")
     configure_logging(invocation.settings().log_level)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # until the server handles it; a probe may come before
     _measure(invocation, metrics_host, metrics_port)
@@ -244,11 +243,3 @@ def _tokens(file: str | None) -> scratchbus.McpTokens:
     if file is None:
         raise click.UsageError("the tokens need a file; give --tokens FILE, or set SCRATCHBUS_MCP_TOKENS")
     return scratchbus.McpTokens(Path(file))
-
-
-def _served(name: str) -> Callable[..., None]:
-    """Return a function that serves MCP, by its public name. Raises SettingsError unless the extra is installed."""
-    try:
-        return cast(Callable[..., None], getattr(scratchbus, name))
-    except ImportError as problem:
-        raise SettingsError(f"an MCP server needs: pip install 'scratchbus[mcp]' ({problem})") from None

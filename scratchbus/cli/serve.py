@@ -7,15 +7,14 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
 from functools import wraps
-from typing import Any, cast
+from typing import Any
 
 import click
 
 import scratchbus
 from scratchbus.cli.commands import ENGINE, command
-from scratchbus.cli.invocation import Invocation, pass_invocation
+from scratchbus.cli.invocation import Invocation, pass_invocation, public_name
 from scratchbus.cli.output import Cell
-from scratchbus.errors import SettingsError
 
 _file = click.Path(dir_okay=False)
 
@@ -128,12 +127,9 @@ def serve(invocation: Invocation, serve_arguments: ServeArguments) -> None:
 
 def http_server() -> Callable[[Any], AbstractContextManager[scratchbus.HttpServing]]:
     """Return what serves over HTTP beside other work. Raises SettingsError unless the extra is installed."""
-    return _public("serving_http")
+    found: Callable[[Any], AbstractContextManager[scratchbus.HttpServing]] = _public("serving_http")
+    return found
 
 
-def _public(name: str) -> Callable[..., Any]:
-    """Return a public name that needs the extra. Raises SettingsError unless it is installed."""
-    try:
-        return cast(Callable[..., Any], getattr(scratchbus, name))
-    except ImportError as problem:
-        raise SettingsError(f"the HTTP server needs: pip install 'scratchbus[http]' ({problem})") from None
+def _public(name: str) -> Any:
+    return public_name(name, "the HTTP server", "http")

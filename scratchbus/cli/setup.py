@@ -16,6 +16,7 @@ import click
 import scratchbus
 from scratchbus.cli.commands import BusCommand, ask_to_write, given, listed
 from scratchbus.cli.invocation import Invocation, pass_invocation
+from scratchbus.cli.status_view import default_bus
 from scratchbus.errors import SettingsError
 
 _NAME: Final = re.compile(r"[^A-Za-z0-9_.-]+")
@@ -120,8 +121,6 @@ def setup(
     Shows what it writes, and asks first. Page and session are derived from the project's directory, so that projects
     never mix. The URL of the engine and the bus in force are written too. Claude Code also gets its hooks, see `hook`.
     """
-    from scratchbus.settings import Settings  # late, as `session.settings` imports it
-
     client_files, root = CLIENTS[client], Path(directory)
     page = invocation.page or page_of(root)
     name, groups, scopes = agent or client_files.agent, listed(tools), listed(knowledge) or []
@@ -129,7 +128,7 @@ def setup(
     arguments = ["--agent", name, "--page", page, "--session", page]
     arguments += ["--knowledge", ",".join(scopes)] if scopes else []
     settings = invocation.settings()
-    bus = None if settings.bus == Settings.model_fields["bus"].default else settings.bus
+    bus = None if settings.bus == default_bus() else settings.bus
     server = ServerCommand(
         shutil.which("scratchbus") or "scratchbus",
         arguments,

@@ -41,15 +41,16 @@ def connection_hint(status: scratchbus.Status) -> Iterator[tuple[str, Cell]]:
     yield "url", Cell(status.url, "bold")
     if engine["socket"]:
         yield "socket", Cell(f"{engine['socket']} (process {engine['engine_pid']})", "dim")
-    bus = "" if status.bus == _default_bus() else f", bus={status.bus!r}"
+    bus = "" if status.bus == default_bus() else f", bus={status.bus!r}"
     is_default = status.directory == str(scratchbus.embedded_directory())
     address = "" if is_default and not bus else repr(None if is_default else status.url)
     yield "connect", Cell(f"Bus.connect({address}{bus})", "cyan")
     yield "", Cell("scratchbus active" if is_default else f"scratchbus --url {status.url} active", "cyan")
 
 
-def _default_bus() -> str:
-    from scratchbus.settings import Settings
+def default_bus() -> str:
+    """Return the name of the bus where none is given."""
+    from scratchbus.settings import Settings  # late: it imports pydantic, which `--help` does not need
 
     return str(Settings.model_fields["bus"].default)
 
@@ -57,7 +58,7 @@ def _default_bus() -> str:
 def show_status(invocation: Invocation, status: scratchbus.Status) -> None:
     """Show the status of a bus."""
     out = invocation.out
-    name = "" if status.bus == _default_bus() else f"bus {status.bus}"
+    name = "" if status.bus == default_bus() else f"bus {status.bus}"
     title, pairs = [Cell("scratchbus", "bold"), Cell(name)], [*connection_hint(status), *_state(status)]
     out.block({**status.model_dump(mode="json"), **engine_document(status)}, title, "", pairs)
     if out.as_json:
