@@ -84,6 +84,8 @@ HOOKS: Final = {
 }
 """The events of Claude Code, each with its subcommand of `hook`."""
 
+_OWN_HOOK: Final = re.compile(rf"scratchbus'? hook (?:{'|'.join(HOOKS.values())})\b")
+
 CLIENTS: Final = {
     "claude": ClientFiles("claude", {".mcp.json": _servers, ".claude/settings.json": _hooks}),
     "cursor": ClientFiles("cursor", {".cursor/mcp.json": _servers}),
@@ -173,7 +175,7 @@ def _with(existing: Document, added: Document) -> Document:
         elif isinstance(current, dict) and isinstance(value, dict):
             found[name] = _with(current, value)
         elif isinstance(current, list) and isinstance(value, list):
-            found[name] = [each for each in current if "scratchbus" not in json.dumps(each)] + value
+            found[name] = [each for each in current if not _OWN_HOOK.search(json.dumps(each))] + value
         else:
             found[name] = value
     return found

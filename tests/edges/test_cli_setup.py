@@ -97,6 +97,17 @@ def test_setup_keeps_existing_entries_and_can_be_repeated(project: Path):
     assert " hook session-start --agent reviewer --page My-project-" in second["hooks"][0]["command"]
 
 
+def test_setup_keeps_hooks_of_other_programs_that_name_scratchbus(project: Path):
+    other = {"hooks": [{"type": "command", "command": "python /home/ada/scratchbus/lint.py"}]}
+    file = project / ".claude/settings.json"
+    file.parent.mkdir()
+    file.write_text(json.dumps({"hooks": {"Stop": [other]}}))
+    for _ in range(2):
+        written(project, "claude")
+        found = json.loads(file.read_text())["hooks"]["Stop"]
+        assert (found[0], len(found)) == (other, 2)
+
+
 def test_setup_configures_every_hook(project: Path):
     run_setup(project, "claude")
     hooks = json.loads((project / ".claude/settings.json").read_text())["hooks"]
