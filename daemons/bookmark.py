@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
@@ -49,13 +48,14 @@ class BookmarkFile:
         text = json.dumps({"place": asdict(bookmark.position), "last_id": bookmark.last_id})
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            descriptor, temporary = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.name}.")
-            with contextlib.ExitStack() as undo:
-                undo.callback(os.unlink, temporary)
+            descriptor, name = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.name}.")
+            temporary = Path(name)
+            try:
                 with open(descriptor, "w", encoding="utf-8") as file:
                     file.write(text)
-                os.replace(temporary, self.path)
-                undo.pop_all()
+                temporary.replace(self.path)
+            finally:
+                temporary.unlink(missing_ok=True)
         except OSError as problem:
             raise InvalidInput(f"{self.path}: cannot be written: {problem.strerror}; choose another --state") from None
 

@@ -8,7 +8,6 @@ may truncate it before writing), the server logs an error and keeps the tokens i
 from __future__ import annotations
 
 import hmac
-import os
 import re
 import secrets
 import tempfile
@@ -151,9 +150,13 @@ class Tokens:
         text = yaml.safe_dump({"tokens": [_entry(token) for token in tokens]}, sort_keys=False)
         try:
             descriptor, name = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.name}.")
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(text)
-            Path(name).replace(self.path)
+            temporary = Path(name)
+            try:
+                with open(descriptor, "w", encoding="utf-8") as file:
+                    file.write(text)
+                temporary.replace(self.path)
+            finally:
+                temporary.unlink(missing_ok=True)
         except OSError as problem:
             raise SettingsError(f"{self.path}: {problem.strerror or problem}; choose a writable path") from None
 

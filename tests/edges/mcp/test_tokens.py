@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import stat
 from datetime import UTC, datetime, timedelta
@@ -11,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from scratchbus.cli import main
-from scratchbus.errors import InvalidField, InvalidInput, NotFound, SettingsFileError
+from scratchbus.errors import InvalidField, InvalidInput, NotFound, SettingsError, SettingsFileError
 from scratchbus.mcp.access_tokens import Tokens
 from scratchbus.mcp.identity import Identity
 
@@ -34,6 +35,16 @@ def test_only_a_digest_is_stored_and_only_its_owner_can_read_it(file: Path):
     made = Tokens(file).add("laptop", Identity.of("analyst"))
     assert made not in file.read_text()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_a_file_that_cannot_be_replaced_leaves_nothing_behind(file: Path, monkeypatch: pytest.MonkeyPatch):
+    def fail(*_: object) -> Path:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", fail)
+    with pytest.raises(SettingsError, match="No space left on device; choose a writable path"):
+        Tokens(file).add("laptop", Identity.of("analyst"))
+    assert list(file.parent.iterdir()) == []
 
 
 def test_a_wrong_token_is_not_found(file: Path):
