@@ -115,6 +115,6 @@ def parse_completion(text: str, file: str) -> CompletionRules:
 
 
 def warn_of_types(names: Collection[str], bus: Bus, file: Path) -> None:
-    """Log which types in a file of rules the bus does not know; they may come with the next registry."""
+    """Warn of types in a file of rules that the bus does not know yet; they may be published later."""
     for name in sorted(set(names) - set(bus.types.types)):
         logger.warning("no such type", type=name, file=str(file))

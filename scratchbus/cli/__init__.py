@@ -37,7 +37,7 @@ def _run(given: list[str]) -> int:
 
 
 def _replace_closed_streams() -> None:
-    """Open the null device for standard streams that were closed, lest a connection gets the number of one."""
+    """Open the null device for standard streams that were closed, so that no connection gets the descriptor of one."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115  # for as long as the process runs

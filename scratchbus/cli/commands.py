@@ -44,7 +44,7 @@ SHARED = (
     _shared("--config", metavar="FILE", help="The settings file.  [$SCRATCHBUS_CONFIG]"),
     _shared("--no-color", is_flag=True, help="Do not use colours.  [$NO_COLOR]"),
 )
-"""The options accepted before the name of any command, and after the names of commands they affect."""
+"""The options accepted before the name of any command, and after the name of a command that they affect."""
 
 OUTPUT = ("as_json", "no_color")
 """The shared options of a command that only prints."""
@@ -58,14 +58,14 @@ PAGE = (*ENGINE, "page")
 ALL = tuple(str(option.name) for option in SHARED)
 
 _SHOWING = ("list", "query", "read")
-"""What the command is called that shows all there is, in one group or another."""
+"""The names of the subcommand that shows everything, which depend on the group."""
 
 
 class BusCommand(click.Command):
     """A command that also takes the shared options that affect it, unless its own have the same name.
 
-    Whatever takes an event id writes, so the source acts on it; what takes a fence writes to what is claimed, so the
-    instance does too.
+    A command with `--event-id` writes, so `--source` affects it; one with `--fence` changes a claimed observation, so
+    `--instance` affects it too.
     """
 
     accepted: Sequence[str] | None = None
@@ -120,7 +120,7 @@ class BusGroup(BusCommand, click.Group):
         super().__init__(*args, shared=shared, **options)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a command; where there is no `ls`, `list` or `show`, that is the one that shows all there is."""
+        """Return a command; a missing `ls`, `list` or `show` is the one that shows everything."""
         names = (cmd_name, *_SHOWING) if cmd_name in ("ls", "list", "show") else (cmd_name,)
         return next((self.commands[name] for name in names if name in self.commands), None)
 

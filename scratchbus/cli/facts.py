@@ -191,9 +191,8 @@ def why(invocation: Invocation, facts: scratchbus.Facts, id: str) -> None:
 def ingest(invocation: Invocation, facts: scratchbus.Facts, **options: Any) -> None:
     """Assert the facts in a text, all or none.
 
-    They are its lines `A -> relation -> B`.
-
-    With --subject also those in lines `key: value` whose key is a relation. - reads TEXT from standard input.
+    A fact is a line `A -> relation -> B`. With --subject, a line `key: value` whose key is a relation is one too. -
+    reads TEXT from standard input.
     """
     _show(invocation, facts.ingest(**options), "The text has no such lines")
 

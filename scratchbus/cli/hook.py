@@ -212,9 +212,7 @@ def user_prompt(invocation: Invocation, call: _HookCall) -> None:
 def pre_compact(invocation: Invocation, call: _HookCall) -> None:
     """Tell the summarizer which memory is kept outside the conversation, and what to keep in the summary."""
     context = _context(call, MAX_OUTPUT - len(_PRE_COMPACT) - 2)
-    invocation.out.line(
-        f"{_PRE_COMPACT}\n\n{context.text}"
-    )  # as plain text it is added to the instructions of the summary
+    invocation.out.line(f"{_PRE_COMPACT}\n\n{context.text}")  # plain text is added to the instructions of the summary
 
 
 @hook.command("stop", examples=("scratchbus hook stop --agent claude --session s1 < event.json",), shared=_SHARED)

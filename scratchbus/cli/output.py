@@ -1,6 +1,6 @@
 """Standard output in the requested form: JSON for programs, plain columns in pipes, colour on terminals.
 
-Content may come from anyone. On its way out it loses every character that a terminal would obey.
+Content may come from anyone, so it is printed without the characters that control a terminal.
 """
 
 from __future__ import annotations

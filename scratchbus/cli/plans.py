@@ -75,7 +75,7 @@ def set_todo(
 def inject_todo(invocation: Invocation, session_id: str, plan: scratchbus.Todo) -> None:
     """Print the todo list as the text that survives compaction.
 
-    It is nothing if no item is open.
+    Prints nothing if no item is open.
     """
     text = plan.format_for_injection()
     invocation.out.text({"session": session_id, "text": text}, text or "")

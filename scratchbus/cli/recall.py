@@ -50,5 +50,5 @@ def recall(invocation: Invocation, query: str, **options: Any) -> None:
     )
     with invocation.connect() as bus:
         found = bus.recall(query, **given(page=invocation.page), **options)
-    empty = "Nothing there bears on this; look elsewhere with --session, --scope or --page"
+    empty = "Nothing matches there; search elsewhere with --session, --scope or --page"
     invocation.out.listing(columns, found, empty=empty)

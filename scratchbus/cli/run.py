@@ -154,9 +154,8 @@ def run(context: click.Context, invocation: Invocation) -> None:
 
     `scratchbus run NAME --help` explains its options.
     """
-    os.environ |= given(
-        SCRATCHBUS_BUS=invocation.bus, SCRATCHBUS_CONFIG=invocation.config
-    )  # daemons lack these options
+    # Daemons do not have these options.
+    os.environ |= given(SCRATCHBUS_BUS=invocation.bus, SCRATCHBUS_CONFIG=invocation.config)
     options = given(url=invocation.url, page=invocation.page, name=invocation.source, instance=invocation.instance)
     context.default_map = {str(context.invoked_subcommand): options}
 
@@ -195,7 +194,7 @@ def status(invocation: Invocation) -> None:
 def start(invocation: Invocation) -> None:
     """Start the embedded engine alone.
 
-    It does without the background work of `up`, and nothing if the engine runs.
+    Unlike `up`, it starts no background work. It does nothing if the engine already runs.
     """
     settings = invocation.settings()
     if scratchbus.embedded_directory(settings.url, settings.home) is None:

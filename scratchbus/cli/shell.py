@@ -74,14 +74,14 @@ def _is_text(argument: str) -> bool:
 
 def _fail(text: str, code: int) -> int:
     """Print an error on one line, below its traceback if that was asked for; return the exit code."""
-    told = f"{PROGRAM}: {one_line(text)}"
+    message = f"{PROGRAM}: {one_line(text)}"
     if os.environ.get(DEBUG):
         import traceback  # late, as all that `--help` does not need
 
-        told = f"{scratchbus.visible(traceback.format_exc())}\n{told}"
+        message = f"{scratchbus.visible(traceback.format_exc())}\n{message}"
     try:
-        print(told, file=sys.stderr, flush=True)  # noqa: T201  # what standard error is for
-    except OSError:  # the exit code is left
+        print(message, file=sys.stderr, flush=True)  # noqa: T201  # what standard error is for
+    except OSError:  # the exit code still says it
         _forget(sys.stderr)
     return code
 

@@ -1,4 +1,4 @@
-"""How the status of a bus looks."""
+"""The display of the status of a bus."""
 
 from __future__ import annotations
 

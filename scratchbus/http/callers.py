@@ -1,11 +1,12 @@
 """The caller of a request, identified by its connection, never by its body.
 
-Without a tokens file the server listens on a loopback address and serves the user who started it. A program proves to
-be that user's by the connection itself, whose other end the kernel knows; where the kernel does not tell, by the key of
-this start, which the opened URL has and a cookie keeps. A browser has to have the cookie, since any web page can make
-it connect. The key is of no use to other users of the machine, whose servers on other ports get the same cookies. With
-a tokens file, the one for MCP, everyone needs a token, in the header `Authorization` or in that cookie, and its
-`scopes` say what it may do.
+Without a tokens file the server listens on a loopback address and serves the user who started it. The kernel tells
+which user a program that connects belongs to. Where it does not, the program sends the key of this start, which is in
+the URL to open and then in a cookie. A browser always needs the cookie, since any web page can make it connect. Servers
+of other users on other ports get the same cookies, but cannot use the key, since the kernel knows their user.
+
+With a tokens file, the same as for MCP, everyone needs a token, in the header `Authorization` or in that cookie. The
+`scopes` of the token say what it may do.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ async def wait_until_gone(receive: Receive) -> None:
 
 
 class Protocol(HttpToolsProtocol):
-    """HTTP as uvicorn speaks it, with limits, and with requests that know their connection: `state["connection"]`."""
+    """HTTP as uvicorn speaks it, with limits; the `state` of a request has its "connection"."""
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]  # as uvicorn declares it
         """Note the connection, and wait for the head of a request."""

@@ -1,4 +1,4 @@
-"""Whether the body of a request is as the OpenAPI document says; asked only when the bus has refused it."""
+"""Check whether the body of a request that the bus refused matches the OpenAPI document."""
 
 from __future__ import annotations
 

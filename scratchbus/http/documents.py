@@ -1,4 +1,4 @@
-"""Answers: documents as JSON, with the headers that tell versions, places, and where a list goes on."""
+"""Answers as JSON, with headers for versions, locations and the next page of a list; the checks of JSON bodies."""
 
 from __future__ import annotations
 

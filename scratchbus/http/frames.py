@@ -1,4 +1,4 @@
-"""What streams of events send: which events, and each as the bytes of a frame."""
+"""The events that streams send, and the frame of each, as bytes."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ async def idempotency(
 
 
 def _refuse_preconditions(request: Request, *names: str) -> None:
-    """Refuse preconditions that an operation does not know, which would be guards that do not guard."""
+    """Refuse preconditions that an operation does not check. Raises Refusal."""
     for name in names:
         if name.lower() in request.headers:
             detail = f"{name}: this operation does not compare versions this way; leave it out"
@@ -188,9 +188,9 @@ def object_of(field: str, text: str | None) -> dict[str, Any] | None:
 
 
 def refuse_unknown_parameters(request: Request) -> None:
-    """Refuse query parameters that the route does not have, or not so often: they would be filters that do not filter.
+    """Refuse query parameters that the route does not have, and repeated ones that it takes once. Raises Refusal.
 
-    Raises Refusal.
+    A client would take them for filters, although they filter nothing.
     """
     if not request.query_params:
         return

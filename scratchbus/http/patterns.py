@@ -1,4 +1,4 @@
-"""What the texts of requests look like, as the OpenAPI document says it and as query parameters are checked."""
+"""The patterns of texts in requests, for the OpenAPI document and the checks of query parameters."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ _CRON: Final = " ".join(
     ]
 )
 EVERY: Final = f"^([1-9][0-9]{{0,2}}[smhd]|{_CRON})$"
-"""An interval, or a line of cron: not each that is accepted, but each of these is."""
+"""An interval, or a line of cron. Everything that matches is accepted, and so are some lines that do not match."""
 
 BUS_POSITION: Final = explain(
     f"a position; write {_WRITE_POSITION}, or that of the bus", f"^(([0-9]{{1,5}}/)?{_PLACE}|{_PLACE}(,{_PLACE})+)$"

@@ -52,7 +52,7 @@ class AddressRefused(Exception):
 
 
 def is_public(address: Address) -> bool:
-    """Return whether an address is one of the public internet: neither of this host or network, nor of many."""
+    """Return whether an address belongs to one host of the public internet."""
     if isinstance(address, IPv6Address):
         inner = address.ipv4_mapped or address.sixtofour or (address.teredo or (None, None))[1]
         if address in _EMBEDDING:
@@ -67,9 +67,9 @@ def is_public(address: Address) -> bool:
 
 
 def check_host(url: object, allow_private: bool) -> None:
-    """Refuse the URL of a webhook whose host no resolver takes, or is an address that is not public. Raises Refusal.
+    """Refuse a webhook whose host is not a valid name, or not a public address. Raises Refusal.
 
-    A name is resolved when it is used. What is no URL at all is left to the bus.
+    Names are resolved when the webhook is used. The bus refuses what is not a URL.
     """
     try:
         host = (urlsplit(url).hostname or "") if isinstance(url, str) else ""

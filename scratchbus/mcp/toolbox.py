@@ -247,9 +247,8 @@ async def _retried(tool: BoundTool, arguments: dict[str, Any]) -> Answer:
     try:
         return await tool(arguments)
     except (EngineError, LogError) as problem:
-        is_transient = isinstance(problem, _TRANSIENT_ERRORS) and not isinstance(
-            problem, LogBlocked
-        )  # an admin must repair that
+        # LogBlocked is a LogError too, but stays until an operator repairs the log.
+        is_transient = isinstance(problem, _TRANSIENT_ERRORS) and not isinstance(problem, LogBlocked)
         if problem.event_id is None or not tool.takes("event_id") or not is_transient:
             raise
         return await tool({**arguments, "event_id": problem.event_id})

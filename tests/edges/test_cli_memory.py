@@ -156,6 +156,6 @@ def test_recall_shows_relevant_memories_and_the_reasons(cli: Cli, note: Command)
     }  # fmt: skip
     assert found["reasons"][0] == {"list": "words", "rank": 1, "by": "off"}
     note("delete", taken["id"])
-    assert cli("recall", "off", *where).err.startswith("Nothing there bears on this; look elsewhere with --session")
+    assert cli("recall", "off", *where).err.startswith("Nothing matches there; search elsewhere with --session")
     assert "words 1 (off)" in cli("recall", "off", *where, "--at", taken["position"]).out
     assert cli("recall", "off", "--session", "a b").code == INVALID_INPUT

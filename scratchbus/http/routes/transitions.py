@@ -47,7 +47,7 @@ async def archive_observation(request: Request, bus: ActBus, page: PageName, id:
 
 @router.post(ONE + "/reopen", responses=_CHANGED, openapi_extra=body(REOPEN, required=False, example={"ttl": "1h"}))
 async def reopen_observation(request: Request, bus: ActBus, page: PageName, id: Id, guards: Guarded) -> Response:
-    """Make it active again, for `ttl`, or else the life that it was given last."""
+    """Make it active again for `ttl`, by default for as long as it was given last."""
     given = fields_of(await body_of(request), "reason", "ttl", "fence")
     return await _changed(bus.page(page).reopen(id, **guards.as_keywords(), **given))
 

@@ -29,7 +29,7 @@ function PagePicker({ onClose }) {
         <span>${visible(name)}</span><small>${open === undefined ? "" : count(open, "open", "open")}</small></button></li>`)}</ul>
     ${fitting.length > MAX_PAGES && html`<p class="hint">${count(fitting.length - MAX_PAGES, "more page")}; type to narrow them.</p>`}
     ${!fitting.length && html`<p class="hint">${typed.trim()
-      ? html`No page is called so yet. Enter opens it all the same; it begins with its first observation.`
+      ? html`No page has this name yet. Press Enter to open it; it begins with its first observation.`
       : "No page has an observation yet."}</p>`}
   <//>`;
 }

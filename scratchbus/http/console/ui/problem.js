@@ -5,7 +5,7 @@ import { go } from "../lib/route.js";
 import { Text } from "../lib/text.js";
 import { isPast } from "../lib/time.js";
 
-/** An error of a request: what is wrong, and buttons that try again and leave a moment that cannot be read. Who is signed out is told so by the banner alone. */
+/** An error of a request: what is wrong, and buttons to try again and to leave a moment that cannot be read. Nothing when signed out: the banner says so. */
 export function ProblemNote({ error, retry }) {
   if (isSignedOut(error)) return null;
   return html`<div class="problem" role="alert">

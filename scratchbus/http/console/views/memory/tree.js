@@ -15,7 +15,7 @@ export function Tree({ sessions, agents, scopes, chosen }) {
     ${sessions.length + agents.length + scopes.length > MANY && html`<input type="search" aria-label="Find a scope, a session or an agent" placeholder="Find" value=${wanted} onInput=${(event) => setWanted(event.target.value)} />`}
     ${shownScopes.length > 0 && html`<${Names} title="Scopes" kind="scope" names=${shownScopes} chosen=${chosen} />`}
     <h2>Sessions</h2>
-    ${roots.length ? html`<ul>${roots.map((each) => html`<${Branch} key=${each.id} node=${each} chosen=${chosen} />`)}</ul>` : html`<p class="hint">${wanted ? "None is called so." : "None yet."}</p>`}
+    ${roots.length ? html`<ul>${roots.map((each) => html`<${Branch} key=${each.id} node=${each} chosen=${chosen} />`)}</ul>` : html`<p class="hint">${wanted ? "No name matches." : "None yet."}</p>`}
     ${shownAgents.length > 0 && html`<${Names} title="Agents" kind="agent" names=${shownAgents} chosen=${chosen} />`}
   </section>`;
 }
