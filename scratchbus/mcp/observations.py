@@ -153,11 +153,7 @@ class ObservationTools(ToolGroup):
     @tool("Get an observation", READS)
     async def get_observation(self, id: Id) -> FoundObservation:
         """Get an observation in full, or null."""
-        found = (await self._workspace.look()).get(id)
-        if found is not None:
-            await self._page.log_read([found])
-        else:
-            found = await self._page.get(id)  # the view drops observations some time after they are final
+        found = await self._workspace.read_observation(id)
         if found is None:
             return {"observation": None, "hint": f"no {id} on page {self._page.name}; find ids with list_observations"}
         return {"observation": whole(found, self._workspace.bus.owner)}

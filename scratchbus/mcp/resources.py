@@ -140,12 +140,11 @@ class Resources:
 
     async def _observation(self, id: str) -> Answer:
         try:
-            found = (await self._workspace.look()).get(id)
+            found = await self._workspace.read_observation(id)
         except InvalidId:
             found = None
         if found is None:
             raise NotFound(f"observation://{id}: there is no such observation on page {self._workspace.page.name}")
-        await self._workspace.page.log_read([found])
         return whole(found, self._workspace.bus.owner)
 
     async def _notes(self, session: str) -> Answer:

@@ -12,7 +12,7 @@ from scratchbus.errors import Conflict, InvalidField, NotFound
 from scratchbus.mcp.identity import Identity
 
 if TYPE_CHECKING:
-    from scratchbus import AsyncPage, AsyncView
+    from scratchbus import AsyncPage, AsyncView, Observation
 
 
 class Workspace:
@@ -108,6 +108,14 @@ class Workspace:
             if self._view is None:
                 self._view = await self._exit_stack.enter_async_context(self.bus.view(self.page.name))
             return self._view
+
+    async def read_observation(self, id: str) -> Observation | None:
+        """Return an observation of the page, and log the read. Raises InvalidId, Behind, EngineError."""
+        found = (await self.look()).get(id)
+        if found is None:
+            return await self.page.get(id)  # the view drops observations some time after they are final
+        await self.page.log_read([found])
+        return found
 
     async def look(self) -> AsyncView:
         """Return the view once it includes every write acknowledged by now. Raises Behind, EngineError.

@@ -11,7 +11,7 @@ import pytest
 from mcp import Client, MCPDeprecationWarning, MCPError
 from mcp_types import ResourceUpdatedNotification
 
-from scratchbus import AsyncBus, BusPosition
+from scratchbus import AsyncBus, AsyncView, BusPosition
 from scratchbus.errors import EngineUnreachable
 from scratchbus.mcp.identity import Identity
 from scratchbus.mcp.sdk_server import server_of
@@ -50,6 +50,16 @@ async def test_active_and_single_observations_are_resources(connect: Connect):
     assert active["id"] == added["id"]
     assert whole["content"] == "x" * 600
     assert [each["id"] for each in same["observations"]] == [active["id"]]
+
+
+async def test_an_observation_that_the_view_has_dropped_can_be_read(connect: Connect, monkeypatch: pytest.MonkeyPatch):
+    async with connect() as agent:
+        added = await agent.do("add_observation", type="observation", content="x")
+        await agent.do("archive_observation", id=added["id"])
+        monkeypatch.setattr(AsyncView, "get", lambda *_: None)
+        found = (await agent.do("get_observation", id=added["id"]))["observation"]
+        assert await read(agent, f"observation://{added['id']}") == found
+        assert (await agent.do("get_observation", id="01M7ZNQZHB25T9J0CB63CKMM6Q"))["observation"] is None
 
 
 async def test_the_context_as_a_resource_is_that_of_the_tool(connect: Connect):
