@@ -14,6 +14,7 @@ import click
 from scratchbus.cli.arguments import content_of
 from scratchbus.cli.invocation import Invocation, pass_invocation
 from scratchbus.cli.text import one_line
+from scratchbus.errors import SettingsError
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 """The click settings of every command."""
@@ -227,7 +228,25 @@ def memory(
     return decorate
 
 
-def ask_to_write(files: Mapping[Path, str]) -> bool:
+def write_files(invocation: Invocation, files: Mapping[Path, str], *, is_agreed: bool, mode: int = 0o666) -> bool:
+    """Write files, and the directories they are in; show and ask first, unless it is agreed. Return whether it did.
+
+    Raises UsageError without a terminal to ask on, and SettingsError.
+    """
+    if not (is_agreed or _ask_to_write(files)):
+        invocation.out.note("Nothing was written")
+        return False
+    for path, text in files.items():
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch(mode=mode)
+            path.write_text(text, encoding="utf-8")
+        except OSError as problem:
+            raise SettingsError(f"{path}: cannot be written: {problem.strerror}") from None
+    return True
+
+
+def _ask_to_write(files: Mapping[Path, str]) -> bool:
     """Show files and ask whether to write them; return the answer. Raises UsageError without a terminal to ask on."""
     for path, text in files.items():
         click.echo(f"{path}:\n{text}", err=True)

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import click
 
 import scratchbus
-from scratchbus.cli.commands import BusCommand, ask_to_write, given, listed
+from scratchbus.cli.commands import BusCommand, given, listed, write_files
 from scratchbus.cli.invocation import Invocation, pass_invocation
 from scratchbus.cli.status_view import default_bus
 from scratchbus.errors import SettingsError
@@ -139,13 +139,8 @@ def setup(
         bus,
     )
     files = {root / name: _merged(root / name, render(server)) for name, render in client_files.files.items()}
-    if not (yes or ask_to_write(files)):
-        invocation.out.note("Nothing was written")
-        return
-    for path, text in files.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    invocation.out.text({"page": page, "files": [str(path) for path in files]}, "\n".join(map(str, files)))
+    if write_files(invocation, files, is_agreed=yes):
+        invocation.out.text({"page": page, "files": [str(path) for path in files]}, "\n".join(map(str, files)))
 
 
 def _merged(path: Path, added: Document) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Final
 import click
 
 import scratchbus
-from scratchbus.cli.commands import BusGroup, ask_to_write, given
+from scratchbus.cli.commands import BusGroup, given, write_files
 from scratchbus.cli.invocation import Invocation, pass_invocation
 from scratchbus.errors import SettingsError
 
@@ -100,16 +100,8 @@ def install(invocation: Invocation, is_user: bool, log: Path | None, journal: st
     watched = watched if journal is None else f" --follow --journal {_quoted(journal)}"
     folder = _folder()
     units = {folder / f"scratchbus-{name}.service": text for name, text in _units(invocation, watched).items()}
-    if not (yes or ask_to_write(units)):
-        invocation.out.note("Nothing was written")
+    if not write_files(invocation, units, is_agreed=yes, mode=0o600):  # a URL may have a password
         return
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for path, text in units.items():
-            path.touch(mode=0o600)  # a URL may have a password
-            path.write_text(text, encoding="utf-8")
-    except OSError as problem:
-        raise SettingsError(f"{problem.filename}: cannot be written: {problem.strerror}") from None
     invocation.out.text({"units": [str(path) for path in units]}, "\n".join(map(str, units)))
     if watched is None:
         invocation.out.note("The logwatch is not included; --log FILE or --journal UNIT sets what it watches")
@@ -122,7 +114,8 @@ def install(invocation: Invocation, is_user: bool, log: Path | None, journal: st
 @pass_invocation
 def uninstall(invocation: Invocation, is_user: bool) -> None:
     """Stop and remove the units that `install` wrote. The data stay."""
-    units = [path for path in sorted(_folder().glob("scratchbus-*.service")) if _MARK in path.read_text("utf-8")]
+    mark = _MARK.encode()
+    units = [path for path in sorted(_folder().glob("scratchbus-*.service")) if mark in path.read_bytes()]
     if units:
         _systemctl(invocation, ["disable", "--now", *(path.name for path in units)])
     for path in units:

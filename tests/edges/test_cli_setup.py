@@ -10,7 +10,7 @@ import pytest
 
 from scratchbus.cli import main
 from scratchbus.cli.hook import hook
-from scratchbus.daemon import USAGE
+from scratchbus.daemon import INVALID_INPUT, USAGE
 
 
 @pytest.fixture
@@ -172,3 +172,9 @@ def test_setup_does_not_change_a_file_that_is_not_json(project: Path, capsys: py
     assert "this is not JSON" in capsys.readouterr().err
     assert (project / ".mcp.json").read_text() == "{// mine\n}"
     assert not (project / ".claude").exists()
+
+
+def test_setup_names_a_file_that_it_cannot_write(project: Path, capsys: pytest.CaptureFixture[str]):
+    (project / ".mcp.json").symlink_to(project / "missing" / "mcp.json")
+    assert main(["setup", "claude", "--directory", str(project), "--yes"]) == INVALID_INPUT
+    assert f"{project / '.mcp.json'}: cannot be written" in capsys.readouterr().err

@@ -150,7 +150,7 @@ def test_an_archive_url_adds_an_archiver_unit(machine: Machine, monkeypatch: pyt
 def test_uninstall_removes_only_installed_units(machine: Machine):
     assert main(["systemd", "install", "--user", "--yes"]) == 0
     mine = machine.units / "scratchbus-mine.service"
-    mine.write_text("[Service]\nExecStart=/bin/true\n")
+    mine.write_bytes(b"# du caf\xe9\n[Service]\nExecStart=/bin/true\n")
     assert main(["systemd", "uninstall", "--user"]) == 0
     assert list(machine.units.iterdir()) == [mine]
     assert machine.called[-2].startswith("--user disable --now scratchbus-engine.service")
