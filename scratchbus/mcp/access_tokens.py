@@ -7,11 +7,14 @@ may truncate it before writing), the server logs an error and keeps the tokens i
 
 from __future__ import annotations
 
+import fcntl
 import hmac
+import os
 import re
 import secrets
 import tempfile
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -132,18 +135,35 @@ class Tokens:
         """
         check_source(name, "name")
         granted = scopes_of(scopes)
-        if any(token.name == name for token in self.all()):
-            raise InvalidInput(f"token {name!r} already exists; revoke it first, or choose another name")
         token = PREFIX + secrets.token_urlsafe(32)
-        self._write([*self.all(), Token(name, _digest(token), identity, expires_at, granted)])
+        with self._locked():
+            if any(existing.name == name for existing in self.all()):
+                raise InvalidInput(f"token {name!r} already exists; revoke it first, or choose another name")
+            self._write([*self.all(), Token(name, _digest(token), identity, expires_at, granted)])
         return token
 
     def revoke(self, name: str) -> None:
         """Remove a token. Raises NotFound."""
-        remaining = [token for token in self.all() if token.name != name]
-        if len(remaining) == len(self.all()):
-            raise NotFound(f"{self.path} has no token {shown(name)}; list the tokens with `scratchbus mcp token list`")
-        self._write(remaining)
+        with self._locked():
+            remaining = [token for token in self.all() if token.name != name]
+            if len(remaining) == len(self.all()):
+                raise NotFound(
+                    f"{self.path} has no token {shown(name)}; list the tokens with `scratchbus mcp token list`"
+                )
+            self._write(remaining)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Keep others from changing the file while the `with` lasts. Raises SettingsError."""
+        try:
+            directory = os.open(self.path.parent, os.O_RDONLY)  # the file itself is replaced by each change
+        except OSError as problem:
+            raise self._unwritable(problem) from None
+        try:
+            fcntl.flock(directory, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(directory)
 
     def _write(self, tokens: list[Token]) -> None:
         """Replace the file atomically; only its owner may read it."""
@@ -158,7 +178,10 @@ class Tokens:
             finally:
                 temporary.unlink(missing_ok=True)
         except OSError as problem:
-            raise SettingsError(f"{self.path}: {problem.strerror or problem}; choose a writable path") from None
+            raise self._unwritable(problem) from None
+
+    def _unwritable(self, problem: OSError) -> SettingsError:
+        return SettingsError(f"{self.path}: {problem.strerror or problem}; choose a writable path")
 
 
 def scopes_of(names: Collection[str] | None) -> tuple[str, ...] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -185,3 +186,10 @@ def test_the_command_line_adds_lists_and_revokes_tokens(file: Path, capsys: pyte
     assert main(["mcp", "token", "add", "wrong", "--agent", "a", "--scopes", "write", *where]) == 5
     assert main(["mcp", "token", "ls"]) == 2
     assert "--tokens" in capsys.readouterr().err
+
+
+def test_tokens_added_at_once_are_all_kept(file: Path):
+    names = [f"client{number}" for number in range(16)]
+    with ThreadPoolExecutor(len(names)) as threads:
+        list(threads.map(lambda name: Tokens(file).add(name, Identity.of("analyst")), names))
+    assert sorted(token.name for token in Tokens(file).all()) == sorted(names)
