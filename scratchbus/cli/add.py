@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Any
 
 import click
@@ -87,15 +86,20 @@ def add(
             blocked_by=opened.ids(blocked_by),
             **given(**fields),
         )
-        displaced: list[scratchbus.Observation] = []
-        with suppress(ScratchbusError):  # it is added all the same
-            displaced = opened.page.displaced(observation)
+        try:
+            remarks = [f"the page is full: displaced {_named(each)}" for each in opened.page.displaced(observation)]
+        except ScratchbusError as problem:  # it is added all the same
+            remarks = [f"what it displaced, if anything, is not known: {problem}"]
     if invocation.as_json or invocation.out.is_terminal:
         show_change(invocation, "added" if observation.version == 1 else "counted", observation)
     else:
         invocation.out.line(observation.id)
-    for each in displaced:
-        invocation.out.remark(f"the page is full: displaced {short(each.id)} ({each.type}, priority {each.priority})")
+    for remark in remarks:
+        invocation.out.remark(remark)
+
+
+def _named(observation: scratchbus.Observation) -> str:
+    return f"{short(observation.id)} ({observation.type}, priority {observation.priority})"
 
 
 _GUARDS = {"expected_version", "fence", "event_id"}

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from scratchbus import Page
 from scratchbus.cli.invocation import Invocation
+from scratchbus.errors import EngineError
 from scratchbus.settings import shipped
 from tests.edges.conftest import Cli, Result
 from tests.waiting import PATIENCE
@@ -121,6 +123,16 @@ def test_add_reports_the_displaced_observation(cli: Cli, monkeypatch: pytest.Mon
     assert first.err == ""
     second = cli.json("add", "risk_alert", "two", "--source", "me")
     assert f"the page is full: displaced {first.out.strip()[-8:]} (observation, priority 20)" in second.err
+
+
+def test_an_add_tells_that_it_cannot_know_who_was_displaced(cli: Cli, monkeypatch: pytest.MonkeyPatch):
+    def fail(*_: object) -> None:
+        raise EngineError("gone")
+
+    monkeypatch.setattr(Page, "displaced", fail)
+    added = cli("add", "observation", "one", "--source", "me")
+    assert (added.code, len(added.out.strip())) == (0, 26)
+    assert "what it displaced, if anything, is not known: gone" in added.err
 
 
 def test_repeats_of_a_dedupe_key_are_counted(cli: Cli):
