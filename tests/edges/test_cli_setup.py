@@ -103,7 +103,7 @@ def test_setup_keeps_hooks_of_other_programs_that_name_scratchbus(project: Path)
     file.parent.mkdir()
     file.write_text(json.dumps({"hooks": {"Stop": [other]}}))
     for _ in range(2):
-        written(project, "claude")
+        run_setup(project, "claude")
         found = json.loads(file.read_text())["hooks"]["Stop"]
         assert (found[0], len(found)) == (other, 2)
 

@@ -380,15 +380,15 @@ async def test_a_failed_method_is_logged_and_answered(monkeypatch: pytest.Monkey
     assert logged == ["a request failed"]
 
 
-@pytest.mark.parametrize("carrier", [by_us, by_the_sdk])
-async def test_an_engine_that_is_away_is_no_bug_of_the_server(carrier: Carrier, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("transport", [by_our_session, by_the_sdk])
+async def test_an_engine_that_is_away_is_not_a_server_bug(transport: Transport, monkeypatch: pytest.MonkeyPatch):
     async def fail(_: object) -> None:
         raise EngineUnreachable("gone")
 
     wanted = {"ref": {"type": "ref/resource", "uri": "observation://{id}"}, "argument": {"name": "id", "value": ""}}
-    async with connected(carrier) as (wire, _):
+    async with connected(transport) as (wire, _):
         monkeypatch.setattr(AsyncBus, "position", fail)
         for message in (*hello(), ask(2, "completion/complete", **wanted)):
-            await wire.say(message)
-        await wire.hear()
-        assert (await wire.hear())["error"] == {"code": -32603, "message": "gone"}
+            await wire.send(message)
+        await wire.receive()
+        assert (await wire.receive())["error"] == {"code": -32603, "message": "gone"}
