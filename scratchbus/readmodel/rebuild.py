@@ -20,9 +20,11 @@ from scratchbus.errors import (
 )
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, Outcome, checkpoint_key, is_state_too_old
+from scratchbus.eventlog.gaps import count_erased
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.lag import end_of
 from scratchbus.eventlog.layouts import CHECKPOINT
+from scratchbus.eventlog.raw_entries import entry_position
 from scratchbus.readmodel.catch_up import fold_once
 from scratchbus.readmodel.rebuild_lease import RebuildLease, clear, take
 from scratchbus.readmodel.scope import Core
@@ -201,14 +203,19 @@ def _check_gaps(lease: RebuildLease, new: Checkpoint) -> Step[None]:
     """Raise LogGap if the log has lost events that the live state contains, and the new state lacks."""
     keys = lease.keys
     names = (PageKeys(keys, "", build).gaps for build in (lease.build, lease.live))
-    found, known, live = yield from ask_all(keys.shard, [*(("HGETALL", name) for name in names), ("GET", keys.live)])
+    found, known, live, floor = yield from ask_all(
+        keys.shard, [*(("HGETALL", name) for name in names), ("GET", keys.live), ("GET", keys.floor)]
+    )
     end = _end_in(live, new.origin, keys.shard) if found else None
     if end is None:
         return
     known_gaps = _gaps(known, keys.shard)
-    for position, count in _gaps(found, keys.shard).items():
-        lost = min(count, end.seq + 1 - (position.seq - count))  # those up to the end of the live state
-        missing = lost - sum(known_gaps[at] for at in known_gaps if position.seq - count <= at.seq <= position.seq)
+    for position in _gaps(found, keys.shard):
+        before = yield from ask(keys.shard, "XREVRANGE", keys.log, f"({position.stream_id}", "-", "COUNT", 1)
+        start = entry_position(before[0], keys.shard).seq if before else end_of(floor, keys.shard).seq
+        stop = min(end.seq + 1, position.seq)  # the live state contains no later ones
+        lost = stop - start - 1 - (yield from count_erased(keys, start, stop))
+        missing = lost - sum(known_gaps[at] for at in known_gaps if start < at.seq <= position.seq)
         if missing > 0:
             raise LogGap(
                 f"shard {keys.shard}: the log has lost {missing} of the events before {position} that the state in use"

@@ -422,3 +422,17 @@ def test_events_lost_before_they_were_folded_do_not_stop_a_rebuild(bus, page):
     bus.rebuild()
     assert [one.content for one in page.list()] == ["2", "0"]
     assert sum(shard.missing for shard in bus.status().shards) == 1
+
+
+@pytest.mark.damages_the_log
+def test_a_known_gap_is_no_obstacle_though_the_events_after_it_were_erased(bus, page):
+    stories = [page.add("observation", f"{n}") for n in range(5)]
+    send(bus, "XDEL", keys_of(bus).log, stories[1].position.stream_id)
+    project(bus)
+    for story in stories[2:4]:
+        page.erase(story.id, reason="asked for")
+    bus.rebuild()
+    assert [one.content for one in page.list()] == ["4", "0"]
+    send(bus, "XDEL", keys_of(bus).log, stories[4].position.stream_id)
+    with pytest.raises(LogGap, match="lost 1 of the events"):
+        bus.rebuild()
