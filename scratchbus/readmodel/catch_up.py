@@ -50,6 +50,9 @@ if TYPE_CHECKING:
 MAX_CHUNKS = 16
 """How many chunks a projector folds before it checks whether to stop."""
 
+_MAX_REFUSED = 20
+"""How often in a row the engine may refuse a commit since its log lacks the events; a failover may cause one."""
+
 _POLL = 0.02  # seconds
 _UNKNOWN = object()
 _TRACEPARENT = re.compile(rb'"traceparent":"([0-9a-f-]{55})"')
@@ -141,10 +144,20 @@ def _traced(tracer: tracing.Tracing, entries: Sequence[RawEntry]) -> tracing.Tra
 
 
 def catch_up(log: Log, shard: int) -> Step[Checkpoint]:
-    """Fold a shard's log up to its end when this began; return the checkpoint then."""
+    """Fold a shard's log up to its end when this began; return the checkpoint then.
+
+    Raises what `fold_once` does, and LogRewound if the engine keeps refusing the commit.
+    """
     checkpoint: Checkpoint | None = None
+    refused = 0
     while True:
         folded, checkpoint = yield from fold_once(log, shard, checkpoint, max_chunks=MAX_CHUNKS)
+        refused = refused + 1 if folded.outcome is Outcome.REWOUND else 0
+        if refused == _MAX_REFUSED:
+            raise LogRewound(
+                f"shard {shard}: the events after {checkpoint.position} cannot be committed: they differ from those"
+                " that the engine finds in its log; run `scratchbus verify`"
+            )
         if folded.outcome is not Outcome.DONE:
             yield Pause(JITTER.uniform(0.001, 0.02))  # jitter: another projector is folding
         elif folded.is_all:
@@ -228,9 +241,14 @@ def _consistency_reads(keys: ShardKeys, key: str, at: Position) -> list[tuple[An
 def _check_follows(checkpoint: Checkpoint, found: Chunk) -> None:
     """Raise LogRewound unless a chunk follows a checkpoint in the log that the state was folded from."""
     _, before, tail, origin = found.replies
+    shard = checkpoint.position.shard
     if checkpoint.origin and checkpoint.origin != found.origin:
-        shard = checkpoint.position.shard
         raise LogRewound(f"shard {shard}: the state was folded from another log; run `scratchbus rebuild`")
+    if found.entries and not found.origin:
+        raise LogRewound(
+            f"shard {shard}: the log has events but no origin, which is written with the first one; restore the engine"
+            " from a backup"
+        )
     check_end(checkpoint, tail, origin)
     _check_neighbors(checkpoint, [*before, *found.entries[:1]])
 

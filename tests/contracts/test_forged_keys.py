@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scratchbus.errors import LogRewound, NotFound
+from scratchbus.readmodel.catch_up import catch_up
 from tests.contracts.test_huge_numbers import read_everything
 from tests.engines import ONE
 from tests.inspection import keys_of, project, send
@@ -51,6 +52,25 @@ def test_rebuild_without_an_origin_is_refused(bus, page, monkeypatch):
     send(bus, "DEL", keys_of(bus).origin)
     with pytest.raises(LogRewound, match="restore"):
         bus.rebuild()
+
+
+def test_what_folds_a_log_without_an_origin_gives_up(bus, page):
+    page.add("observation", "story")
+    keys = keys_of(bus)
+    send(bus, "DEL", keys.origin)
+    with pytest.raises(LogRewound, match=r"no origin.*restore"):
+        bus.converse(catch_up(bus.core.log, keys.shard))
+
+
+def test_what_folds_an_entry_with_two_ids_gives_up(bus, page):
+    """Lua and Python do not read the same one of them, so that no commit is ever valid."""
+    keys = keys_of(bus)
+    page.add("observation", "story")
+    project(bus)
+    at = send(bus, "XADD", keys.log, "9999999999999-2", "id", "one", "id", "other")
+    send(bus, "SET", keys.tail, at + b"|other")
+    with pytest.raises(LogRewound, match="verify"):
+        bus.converse(catch_up(bus.core.log, keys.shard))
 
 
 @pytest.mark.parametrize("head", [None, *GARBAGE])
