@@ -19,6 +19,7 @@ from scratchbus.eventlog.below_floor import entries_at
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import read_checkpoint
 from scratchbus.eventlog.foreign import up_to
+from scratchbus.eventlog.gaps import count_erased
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.lag import end_of
 from scratchbus.eventlog.positions import count_many_positions, read_positions
@@ -58,10 +59,11 @@ class Histogram(BaseModel):
 
 
 class _Ends(NamedTuple):
-    """The first and the last event in a shard's log; both without `seq` if there is none."""
+    """The first and the last event in a shard's log, both without `seq` if there is none; how many are archived."""
 
     first: Position
     last: Position
+    archived: int
 
 
 _Counted = tuple[list[int], list[Position | None]]
@@ -108,7 +110,7 @@ def histogram(log: Log, since: Moment | None, until: Moment | None, buckets: int
         buckets=[_bucket(shard_counts, at, edge) for at, edge in enumerate(edges[:-1])],
         first=None if first is None else moment(first),
         last=None if last is None else moment(last),
-        archived=sum(each.first.seq - 1 for each in non_empty),
+        archived=sum(each.archived for each in non_empty),
         sampled=total > EXACT,
     )
 
@@ -128,7 +130,10 @@ def _ends(log: Log, shard: int) -> Step[_Ends]:
     entries, tail = yield from ask_all(shard, [("XRANGE", keys.log, "-", "+", "COUNT", 1), ("GET", keys.tail)])
     last = end_of(tail, shard)
     entries_in_log = up_to(last, entries)
-    return _Ends(entry_position(entries_in_log[0], shard), last) if entries_in_log else _Ends(START, START)
+    if not entries_in_log:
+        return _Ends(START, START, 0)
+    first = entry_position(entries_in_log[0], shard)
+    return _Ends(first, last, first.seq - 1 - (yield from count_erased(keys, 0, first.seq)))
 
 
 def _count(log: Log, last: Position, edges: Sequence[int], page: str | None) -> Step[_Counted]:

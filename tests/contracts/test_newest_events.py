@@ -218,6 +218,15 @@ def test_erased_events_are_not_counted(bus, clock):
     assert rows_of(found) == expected(bus, found)
 
 
+def test_erased_events_are_not_said_to_be_archived(bus, clock):
+    page = bus.page()
+    first = page.add("observation", "first")
+    page.add("observation", "second")
+    page.erase(first.id, reason="asked to")
+    found = bus.histogram(buckets=5)
+    assert (sum(bucket.count for bucket in found.buckets), found.archived) == (2, 0)
+
+
 def test_many_events_are_counted_exactly_with_estimated_kinds(bus, clock, monkeypatch):
     monkeypatch.setattr(histogram, "EXACT", 20)
     add_over_time(bus, clock)
