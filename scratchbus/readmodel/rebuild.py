@@ -75,12 +75,13 @@ class Pace:
 
 @dataclass(slots=True)
 class _Work:
-    """A rebuild in progress: how far each shard is folded, and the last known end of its log."""
+    """A rebuild in progress: the number of folded events, how far each shard is, and the last known end of its log."""
 
     log: Log
     who: str
     progress: Progress | None
     over_gaps: bool
+    events: int = 0
     folded: dict[int, int] = field(default_factory=dict)
     ends: dict[int, int] = field(default_factory=dict)
 
@@ -107,7 +108,7 @@ def rebuild(core: Core, progress: Progress | None = None, *, over_gaps: bool = F
             yield from _rebuild_shard(work, shard)
         elif (yield from _has_state_alone(log, shard)):
             yield from _drop_state(work, shard)
-    return Rebuilt(sum(work.folded.values()), time.monotonic() - began)
+    return Rebuilt(work.events, time.monotonic() - began)
 
 
 def renew(core: Core) -> Step[None]:
@@ -184,6 +185,7 @@ def _fold_all(work: _Work, lease: RebuildLease) -> Step[None]:
         folded, known = yield from fold_once(work.log, shard, known, CHUNK, lease.build)
         end = (yield from lease.keep()).seq
         now, folded_seq = time.monotonic(), known.position.seq
+        work.events += folded.events
         work.record(shard, folded_seq, end)
         if folded.events:
             last_progress = now

@@ -113,6 +113,13 @@ def test_erase_clears_the_caches_of_its_process(bus: Bus, page: Page, is_folded:
     assert SECRET not in str(kept)
 
 
+def test_who_folds_everything_counts_only_what_is_left(bus: Bus, page: Page) -> None:
+    page.erase(whisper(page), reason="asked for")
+    left = len(list(bus.events()))
+    assert left < sum(end.seq for end in bus.position().shards)
+    assert (bus.verify().events, bus.rebuild().events) == (left, left)
+
+
 @pytest.mark.parametrize("is_folded", [True, False])
 def test_erase_changes_nothing_else(bus: Bus, page: Page, is_folded: bool) -> None:
     live(bus)

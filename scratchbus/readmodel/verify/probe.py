@@ -68,6 +68,7 @@ class Probe:
                 for entry, item in items:
                     if is_level or item.position > tip.at:  # the read model may be behind
                         tip.apply(entry, item, self._verified.add)
+                        self._verified.events += 1
                         if isinstance(item, Erased):
                             base.forget(item)
                 if state is base:

@@ -113,7 +113,6 @@ class _Shard:
         yield from self._compare_rejected()
         yield from self._compare_ends()
         base, tip = self._wanted.base, self._wanted.tip
-        self._verified.events = tip.at.seq
         self._verified.pages = len(tip.pages)
         names = [PageKeys(self._keys, page, base.build) for page in tip.pages]
         self._verified.documents = sum(len(base.rows[each.docs]) + len(base.rows[each.memory]) for each in names)
