@@ -19,6 +19,9 @@ from scratchbus.eventlog.raw_entries import RawEntry, entry_id, entry_numbers, e
 ADVICE = "read the page, and go on behind bus.position()"
 """The advice to a reader that lost events."""
 
+FROM_START = ": read it from the start"
+"""The advice to a reader with a position that its log does not have."""
+
 MAX_CLOCK_SKEW_MS = 60_000
 """How far servers' clocks, and the times at which they are read, may differ: events of this span may be repeated on
 other shards when a reader continues after one event of a bus on several servers."""
@@ -53,6 +56,22 @@ class Cursor:
         self.position, self.event_id = position, event_id
 
 
+def check_shards(log: Log, position: Position | BusPosition) -> None:
+    """Raise InvalidPosition for a position of a bus with other shards."""
+    if isinstance(position, BusPosition):
+        if len(position.shards) != log.shards:
+            raise InvalidPosition(
+                f"{shown(str(position))} is a position of a bus with {len(position.shards)} shards, not {log.shards}"
+            )
+    elif position.shard >= log.shards:
+        raise InvalidPosition(f"{shown(str(position))} is on shard {position.shard}; the bus has {log.shards}")
+
+
+def not_of_log(shard: int, what: str, advice: str = "") -> LogRewound:
+    """Return the error for a position that a log does not have."""
+    return LogRewound(f"shard {shard}: {what}; it was rewound or replaced, or the position is of another bus{advice}")
+
+
 def bus_position(log: Log) -> Step[BusPosition]:
     """Return the end of all logs of the bus."""
     ends: list[Position] = []
@@ -70,16 +89,11 @@ def cursors(log: Log, after: When | None, pages: Collection[str] | None = None) 
     after = START if after is None else as_when(after, "after")
     if isinstance(after, datetime):
         after = Position.before(after)
+    check_shards(log, after)
     if after is START:
         starts = [START] * log.shards
     elif isinstance(after, BusPosition):
-        if len(after.shards) != log.shards:
-            raise InvalidPosition(
-                f"{shown(str(after))} is a position of a bus with {len(after.shards)} shards, not {log.shards}"
-            )
         starts = list(after.shards)
-    elif after.shard >= log.shards:
-        raise InvalidPosition(f"{shown(str(after))} is on shard {after.shard}; the bus has {log.shards}")
     else:
         ms = max(0, after.ms - (MAX_CLOCK_SKEW_MS if log.is_spread else 0))
         starts = [after if shard == after.shard else Position(ms, 0) for shard in range(log.shards)]
@@ -100,10 +114,7 @@ def cursors(log: Log, after: When | None, pages: Collection[str] | None = None) 
         )
         end = end_of(tail, shard)
         if position.seq and position > end:
-            raise LogRewound(
-                f"shard {shard}: the log ends at {end}, before {position}; it was rewound or replaced, or the position"
-                " is of another bus: read it from the start"
-            )
+            raise not_of_log(shard, f"the log ends at {end}, before {position}", FROM_START)
         event_id = entry_id(entries_at_start[0]) if entries_at_start else ""
         page = wanted_pages[0] if wanted_pages is not None and len(wanted_pages) == 1 else ""
         found.append(Cursor(position, event_id, origin.decode() if origin else "", page))
@@ -135,7 +146,7 @@ def check(
         return True
     for entry, seq in zip(entries, seqs, strict=True):
         if before is not None and seq <= before:
-            raise LogRewound(f"shard {shard}: after {was} comes {entry[0].decode()}; read the log again from the start")
+            raise not_of_log(shard, f"the log does not have {was}; it has {entry[0].decode()} after it", FROM_START)
         if before is not None and seq != before + 1 and not (yield from are_erased(keys, before, seq)):
             (first,) = yield from ask_all(shard, [("XRANGE", keys.log, "-", "+", "COUNT", 1)])
             if first and entry_position(first[0], shard).seq >= seq:  # more may have been trimmed by now
@@ -157,7 +168,7 @@ def _check_trimmed(log: Log, cursor: Cursor) -> Step[bool]:
     tail, first = yield from ask_all(shard, [("GET", keys.tail), ("XRANGE", keys.log, "-", "+", "COUNT", 1)])
     end = end_of(tail, shard)
     if end < was:
-        raise LogRewound(f"shard {shard}: the log ends at {end}, before {was}; read it again from the start")
+        raise not_of_log(shard, f"the log ends at {end}, before {was}", FROM_START)
     first_seq = entry_position(first[0], shard).seq if first else 0
     if first_seq > was.seq + 1 and not (yield from are_erased(keys, was.seq, first_seq)):
         if (yield from _is_below_now(log, cursor)):
@@ -165,7 +176,7 @@ def _check_trimmed(log: Log, cursor: Cursor) -> Step[bool]:
         raise trimmed(was, f"it begins at {first[0][0].decode()}")
     was_read = cursor.event_id and 0 < first_seq <= was.seq
     if end.seq < was.seq or was_read:
-        raise LogRewound(f"shard {shard}: the log does not have {was}; read it again from the start")
+        raise not_of_log(shard, f"the log does not have {was}", FROM_START)
     return True
 
 

@@ -10,6 +10,7 @@ from scratchbus.errors import InvalidPosition, shown
 from scratchbus.eventlog.below_floor import entries_at
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import read_checkpoint
+from scratchbus.eventlog.cursor import check_shards
 from scratchbus.eventlog.entry_filter import EVERYTHING, EntryFilter, decode_wanted
 from scratchbus.eventlog.foreign import appended
 from scratchbus.eventlog.keys import PageKeys
@@ -29,8 +30,8 @@ def newest(log: Log, count: int, before: Position | str | None, entry_filter: En
         before = Position.parse(before)
     elif before is not None and not isinstance(before, Position):
         raise InvalidPosition(f"before: {shown(before)} is not the position of an event")
-    if before is not None and before.shard >= log.shards:
-        raise InvalidPosition(f"{shown(str(before))} is on shard {before.shard}; the bus has {log.shards}")
+    if before is not None:
+        check_shards(log, before)
     if entry_filter.pages is not None and len(entry_filter.pages) == 1:
         (page,) = entry_filter.pages
         return (yield from _newest_of_page(log, page.decode(), count, before, entry_filter))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from scratchbus.domain.position import START, Position
 from scratchbus.engine.steps import Step, ask_all
-from scratchbus.errors import LogRewound, PositionLost
+from scratchbus.errors import PositionLost
 from scratchbus.eventlog.below_floor import archived_after, entries_at, from_archive, read_floor
 from scratchbus.eventlog.bus_log import Log
+from scratchbus.eventlog.cursor import not_of_log
 from scratchbus.eventlog.foreign import up_to
 from scratchbus.eventlog.gaps import are_erased, not_erased
 from scratchbus.eventlog.lag import end_of
@@ -66,16 +67,13 @@ def batch_end(log: Log, position: Position) -> Step[Position]:
     )
     end = end_of(tail, shard)
     if not up_to(end, after):
-        raise LogRewound(
-            f"shard {shard}: the log ends at {end}, before {position}; it was rewound or replaced, or the position is"
-            " of another bus"
-        )
+        raise not_of_log(shard, f"the log ends at {end}, before {position}")
     low, high = entry_position(before[0], shard) if before else None, entry_position(after[0], shard)
     was_erased = position.seq < high.seq and not (yield from not_erased(keys, [position]))
     if low is None and position.seq < high.seq and not was_erased:
         return (yield from _archived_end(log, position, high))
     if position != high and not was_erased:
-        raise _no_event_at(position)
+        raise not_of_log(shard, f"the log has no event at {position}")
     entry = ((yield from _next_archived(log, position)) if was_erased else None) or after[0]
     high = entry_position(entry, shard)
     index, following = _index_and_following(entry)
@@ -88,7 +86,7 @@ def _archived_end(log: Log, position: Position, first: Position) -> Step[Positio
     if found:
         return position._replace(seq=position.seq + _index_and_following(found[0])[1])
     if position <= (yield from read_floor(log, position.shard)).position:
-        raise _no_event_at(position)
+        raise not_of_log(position.shard, f"the log has no event at {position}")
     raise PositionLost(
         f"shard {position.shard}: the log was trimmed to {first}, after {position}; ask for a later position"
     )
@@ -99,13 +97,6 @@ def _next_archived(log: Log, position: Position) -> Step[RawEntry | None]:
     floor = yield from read_floor(log, position.shard)
     chunk = yield from archived_after(log, floor, position, 1_000)
     return chunk.entries[0] if chunk.entries else None
-
-
-def _no_event_at(position: Position) -> LogRewound:
-    return LogRewound(
-        f"shard {position.shard}: the log has no event at {position}; it was rewound or replaced, or the position is of"
-        " another bus"
-    )
 
 
 def _index_and_following(entry: RawEntry) -> tuple[int, int]:

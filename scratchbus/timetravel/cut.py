@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import NamedTuple
 
 from scratchbus.domain.position import BusPosition, Position
@@ -9,7 +10,8 @@ from scratchbus.domain.time_checks import When as When
 from scratchbus.domain.time_checks import as_when
 from scratchbus.domain.values import millis, moment
 from scratchbus.engine.steps import Step
-from scratchbus.errors import InvalidPosition, shown
+from scratchbus.errors import InvalidPosition
+from scratchbus.eventlog.cursor import check_shards
 from scratchbus.eventlog.position_at import batch_end, last_until
 from scratchbus.readmodel.page_query import query_page
 from scratchbus.readmodel.scope import Core
@@ -35,21 +37,16 @@ def cut_at(core: Core, page: str, when: When) -> Step[Cut]:
     """
     shard = core.log.shard(page)
     when = as_when(when)
+    if isinstance(when, datetime):
+        return (yield from _at_time(core, page, millis(when)))
+    check_shards(core.log, when)
     if isinstance(when, BusPosition):
-        if len(when.shards) != core.log.shards:
-            raise InvalidPosition(
-                f"{shown(str(when))} is a position of a bus with {len(when.shards)} shards, not {core.log.shards}"
-            )
         end = yield from batch_end(core.log, when.shards[shard]._replace(shard=shard))
         return Cut(end, max(each.ms for each in when.shards))
-    if isinstance(when, Position):
-        if when.shard >= core.log.shards:
-            raise InvalidPosition(f"{shown(str(when))} is on shard {when.shard}; the bus has {core.log.shards}")
-        end = yield from batch_end(core.log, when)
-        if when.shard == shard:
-            return Cut(end, when.ms)
-        return Cut((yield from last_until(core.log, shard, when.ms if when.seq else when.ms - 1)), when.ms)
-    return (yield from _at_time(core, page, millis(when)))
+    end = yield from batch_end(core.log, when)
+    if when.shard == shard:
+        return Cut(end, when.ms)
+    return Cut((yield from last_until(core.log, shard, when.ms if when.seq else when.ms - 1)), when.ms)
 
 
 def _at_time(core: Core, page: str, ms: int) -> Step[Cut]:

@@ -179,8 +179,12 @@ def test_an_unreachable_engine_is_reported(cli: Cli, tmp_path: Path):
             assert "does not answer" in _error_line(cli("--url", url, *command), 6)
 
 
-def test_a_position_beyond_the_log_is_reported(cli: Cli):
-    assert "was rewound or replaced" in _error_line(cli("tail", "--after", "99999999999999-99999"), 4)
+@pytest.mark.parametrize("position", ["99999999999999-99999", "5-5", "5-1"])
+def test_a_position_that_the_log_does_not_have_is_reported(cli: Cli, position: str):
+    cli.add(), cli.add()
+    error = _error_line(cli("tail", "--after", position), 4)
+    assert position in error
+    assert "it was rewound or replaced, or the position is of another bus: read it from the start" in error
 
 
 def test_status_reports_a_stopped_engine_and_starts_none(cli: Cli, tmp_path: Path):
