@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from hashlib import sha256
 from itertools import accumulate, chain
+from math import ceil
 from typing import NamedTuple
 
 from scratchbus.archive.manifest import DIVIDED, FORMAT, Block
@@ -109,10 +110,10 @@ def _unpack(content: bytes, block: Block, limit: int) -> list[bytes]:
 
 
 def _divide(lines: Sequence[bytes], size: int) -> Iterator[Sequence[bytes]]:
-    """Yield lines, which have so many bytes, in parts of about the size of a block."""
-    step = max(1, len(lines) * BLOCK_BYTES // max(1, size))
-    for at in range(0, len(lines), step):
-        yield lines[at : at + step]
+    """Yield lines, which have so many bytes, in the fewest equal parts of at most about the size of a block."""
+    count = min(len(lines), max(1, ceil(size / BLOCK_BYTES)))
+    for at in range(count):
+        yield lines[len(lines) * at // count : len(lines) * (at + 1) // count]
 
 
 def _pack(lines: Sequence[bytes]) -> Packed:

@@ -66,6 +66,18 @@ def test_packed_lines_unpack(lines: list[bytes], size: int) -> None:
             assert sum(block.lines for block in packed.blocks) == len(lines)
 
 
+@pytest.mark.parametrize("count", [11, 19, 21, 29, 101])
+def test_no_block_is_much_smaller_than_the_others(count: int, monkeypatch) -> None:
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 300)
+    lines = [b"%030d" % number for number in range(count)]
+    packer = BlockPacker()
+    packer.add(lines, 30 * count)
+    for packed in (packer.finish(), pack(lines)):
+        sizes = [block.lines for block in packed.blocks]
+        assert max(sizes) - min(sizes) <= 1
+        assert 5 <= min(sizes) <= max(sizes) <= 15
+
+
 def test_lines_are_packed_after_the_main_thread_has_ended(monkeypatch) -> None:
     monkeypatch.setattr("concurrent.futures.thread._shutdown", True)
     packer, lines = BlockPacker(), [b"%030d" % number for number in range(10)]
