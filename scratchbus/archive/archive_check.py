@@ -179,11 +179,11 @@ class LogCheck:
             return
         actual_ends = [Position(*position_of(text)) for text in (texts[0], texts[-1])]
         ends = [manifest.chain.first.position, manifest.chain.last.position]
-        if actual_ends != ends or len(lines) != manifest.chain.count:
+        if actual_ends != ends:
             self._add_problem(
                 name,
-                f"it has {len(lines):,} events from {actual_ends[0]} to {actual_ends[1]}; its manifest says"
-                f" {manifest.chain.count:,} from {ends[0]} to {ends[1]}",
+                f"it has the events from {actual_ends[0]} to {actual_ends[1]}; its manifest says from {ends[0]} to"
+                f" {ends[1]}",
             )
         if sha256(b"".join(hash for _, hash, *_ in lines)).hexdigest() != manifest.chain.events:
             self._add_problem(name, "the hash over its events differs from the one in the chain: an event was changed")
