@@ -1,4 +1,4 @@
-"""Read single documents of a page: observations by id, memories by subject, and heads."""
+"""Read single documents of a page: observations by id, memories by subject, and heads; the names of pages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from scratchbus.engine.steps import Step, ask
 from scratchbus.eventlog import paged_out
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import read_checkpoint
+from scratchbus.eventlog.keys import ShardKeys
 from scratchbus.eventlog.layouts import Head
+from scratchbus.eventlog.raw_entries import texts_of
 from scratchbus.eventlog.stored_documents import decode_document, decode_observations
 from scratchbus.projections import scratch_page
 from scratchbus.projections.projection import Document
@@ -58,6 +60,11 @@ def recollect(log: Log, page: str, subjects: Sequence[str], freshness: Freshness
     }
     found |= {subject: newer for subject, newer in result.overlay.items() if subject in subjects}
     return {subject: document for subject, document in found.items() if isinstance(document, Remembered)}
+
+
+def page_names(keys: ShardKeys) -> Step[list[str]]:
+    """Return the names of all pages of a shard."""
+    return texts_of((yield from ask(keys.shard, "HKEYS", keys.pages)))
 
 
 def count_of_open(log: Log, page: str) -> Step[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from secrets import token_hex
 from typing import Any, NamedTuple
@@ -81,12 +82,13 @@ def take(keys: ShardKeys, who: str) -> Step[RebuildLease]:
 
 def clear(lease: RebuildLease, kept: Sequence[int]) -> Step[int]:
     """Delete the keys of all builds before this one, except these, some at a time; return how many were deleted."""
-    shard, prefix = lease.keys.shard, lease.keys.tag + "p"
+    shard, tag = lease.keys.shard, lease.keys.tag
+    key_of_build = re.compile(rb"%bp(\d{1,15}):" % re.escape(tag.encode()))
     count, at = 0, b"0"
     while True:
-        at, found = yield from ask(shard, "SCAN", at, "MATCH", f"{prefix}[0-9]*", "COUNT", 1000)
-        numbers = [(key, key.decode().removeprefix(prefix).partition(":")[0]) for key in found]
-        old = [key for key, number in numbers if int(number) < lease.build and int(number) not in kept]
+        at, found = yield from ask(shard, "SCAN", at, "MATCH", f"{tag}p[0-9]*", "COUNT", 1000)
+        builds = [(key, int(match[1])) for key in found if (match := key_of_build.match(key))]
+        old = [key for key, build in builds if build < lease.build and build not in kept]
         if old:
             yield from ask(shard, "UNLINK", *old)
         count += len(old)

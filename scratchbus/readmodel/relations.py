@@ -14,7 +14,7 @@ from functools import partial
 from scratchbus.domain.event import Event
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
-from scratchbus.engine.steps import Step, ask, ask_all
+from scratchbus.engine.steps import Step, ask_all
 from scratchbus.errors import EngineForbidden, EngineReadOnly
 from scratchbus.eventlog import paged_out
 from scratchbus.eventlog.archive_protocol import LogArchive
@@ -24,12 +24,11 @@ from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key, read_chec
 from scratchbus.eventlog.codec import decode_items
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.log_reader import LogReader
-from scratchbus.eventlog.raw_entries import text_of
 from scratchbus.projections import event_relations
 from scratchbus.projections.subjects import is_remembered
 from scratchbus.readmodel.catch_up import catch_up
 from scratchbus.readmodel.page_query import Freshness
-from scratchbus.readmodel.queries import get
+from scratchbus.readmodel.queries import get, page_names
 
 _AT_ONCE = 500
 """How many commands, or ids in a command, are sent in one round trip."""
@@ -156,7 +155,7 @@ def find_pages(log: Log, ids: list[str]) -> Step[dict[str, str]]:
         keys = log.keys(shard)
         checkpoint = yield from read_checkpoint(keys)
         build = checkpoint.build
-        names = [row.decode() for row in (yield from ask(shard, "HKEYS", keys.pages))]
+        names = yield from page_names(keys)
         for at in range(0, len(names), _AT_ONCE):
             batch = names[at : at + _AT_ONCE]
             rows = yield from ask_all(shard, [("HMGET", keys.heads(name), *ids) for name in batch])
@@ -182,8 +181,8 @@ def may_be_archived(log: Log, id: str) -> Step[bool]:
             continue
         if log.archive is None:
             return True
-        for name in (yield from ask(shard, "HKEYS", log.keys(shard).pages)):
-            if (yield from from_archive(log, shard, id, partial(_last_of, shard, floor.origin, text_of(name), id))):
+        for name in (yield from page_names(log.keys(shard))):
+            if (yield from from_archive(log, shard, id, partial(_last_of, shard, floor.origin, name, id))):
                 return True
     return False
 

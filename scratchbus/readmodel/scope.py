@@ -22,6 +22,7 @@ from scratchbus.eventlog.layouts import Head
 from scratchbus.eventlog.tail_readers import AsyncFeeds, Feeds
 from scratchbus.readmodel.page_query import Freshness
 from scratchbus.readmodel.published_registries import Published, publish, read_published
+from scratchbus.readmodel.queries import page_names
 from scratchbus.settings import Settings
 from scratchbus.telemetry.lazy import lazy, once
 
@@ -212,8 +213,7 @@ def count_open(log: Log, type_name: str) -> Step[int]:
     count = 0
     for shard in range(log.shards):
         keys = log.keys(shard)
-        pages = yield from ask(shard, "HKEYS", keys.pages)
-        for page in (row.decode() for row in pages):
+        for page in (yield from page_names(keys)):
             ids = yield from ask(shard, "ZRANGE", keys.open(page), 0, -1)
             for at in range(0, len(ids), 1000):
                 (rows,) = yield from ask_all(shard, [("HMGET", keys.heads(page), *ids[at : at + 1000])])

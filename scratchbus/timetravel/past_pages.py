@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from scratchbus.domain.position import Position
 from scratchbus.domain.values import millis
-from scratchbus.engine.steps import Step, ask
+from scratchbus.engine.steps import Step
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import read_checkpoint
 from scratchbus.eventlog.cursor import cursors
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.positions import count_positions
-from scratchbus.eventlog.raw_entries import entry_fields, entry_position
+from scratchbus.eventlog.raw_entries import entry_fields, entry_position, text_of
 from scratchbus.eventlog.reader import read
 from scratchbus.projections.filters import Filter
+from scratchbus.readmodel.queries import page_names
 from scratchbus.readmodel.scope import Core
 from scratchbus.readmodel.status import PageStatus
 from scratchbus.timetravel.cut import When
@@ -32,8 +33,7 @@ def pages_as_of(core: Core, when: When) -> Step[list[PageStatus]]:
         keys = core.log.keys(shard)
         checkpoint = yield from read_checkpoint(keys)
         unfolded: set[str] | None = None
-        for name in (yield from ask(shard, "HKEYS", keys.pages)):
-            page = name.decode("utf-8", "replace")
+        for page in (yield from page_names(keys)):
             past = yield from as_of(core, page, when, (), None)
             end = past.cut.position
             if unfolded is None:
@@ -54,5 +54,5 @@ def _pages_between(log: Log, start: Position, end: Position) -> Step[set[str]]:
     found: set[str] = set()
     while cursor.position < end and (chunks := (yield from read(log, [cursor]))):
         entries = [entry for entry in chunks[0][1] if entry_position(entry, end.shard) <= end]
-        found |= {entry_fields(entry)[b"page"].decode("utf-8", "replace") for entry in entries}
+        found |= {text_of(entry_fields(entry)[b"page"]) for entry in entries}
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from scratchbus.domain.registry_yaml import parse_registry
 from scratchbus.errors import LogRewound, NotFound
 from scratchbus.readmodel.catch_up import catch_up
 from tests.contracts.test_huge_numbers import read_everything
@@ -43,6 +44,24 @@ def test_status_ignores_names_that_are_not_utf8(bus, page):
     send(bus, "SADD", bus.core.log.keys(0).subscriptions, b"\xff")
     assert bus.status().open == 1
     assert [each.id for each in read_everything(bus, page)] == [observation.id]
+
+
+def test_pages_whose_names_are_no_text_are_in_nobodys_way(bus, page):
+    send(bus, "HSET", keys_of(bus).pages, b"\xff", "1")
+    story = page.add("observation", "story")
+    resting = page.add("observation", "rests", evidence=[story.id])
+    assert list(page.evidence(resting.id)) == [story.id]
+    bus.push_types(parse_registry("types:\n  observation:\n", "types"))
+
+
+def test_a_rebuild_goes_past_keys_that_are_of_no_build(bus, page):
+    page.add("observation", "story")
+    keys = keys_of(bus)
+    forged = [f"{keys.tag}p1x:docs:main", f"{keys.tag}p1", f"{keys.tag}p9".encode() + b"\xff:x"]
+    for key in forged:
+        send(bus, "SET", key, "1")
+    bus.rebuild()
+    assert all(send(bus, "EXISTS", key) for key in forged)
 
 
 def test_rebuild_without_an_origin_is_refused(bus, page, monkeypatch):

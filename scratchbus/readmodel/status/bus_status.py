@@ -16,6 +16,7 @@ from scratchbus.eventlog.checkpoint import read_checkpoint
 from scratchbus.eventlog.foreign import read_foreign
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
 from scratchbus.eventlog.lag import end_of, read_lags
+from scratchbus.eventlog.raw_entries import texts_of
 from scratchbus.readmodel.scope import Core
 from scratchbus.readmodel.status.page_status import PageStatus, read_sizes, with_claims
 from scratchbus.readmodel.status.subscription_status import SubscriptionStatus, read_subscriptions
@@ -145,7 +146,7 @@ def _read_shard(core: Core, shard: int) -> Step[tuple[ShardStatus, list[str]]]:
         floor=floor.stream_id if floor.seq else None,
         foreign=foreign,
     )
-    return status, [name.decode("utf-8", "replace") for name in names]
+    return status, texts_of(names)
 
 
 def _read_gaps(keys: ShardKeys, build: int) -> Step[list[Gap]]:

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping
 
 from pydantic import BaseModel
 
-from scratchbus.engine.steps import Step, ask, ask_all
+from scratchbus.engine.steps import Step, ask_all
 from scratchbus.eventlog.lag import in_ms
 from scratchbus.eventlog.layouts import Head
+from scratchbus.readmodel.queries import page_names
 from scratchbus.readmodel.scope import Core
 
 MAX_CLAIMS = 1_000
@@ -33,8 +34,7 @@ def read_pages(core: Core) -> Step[list[PageStatus]]:
     """Return the status of all pages, those with the most open observations first."""
     sizes: dict[str, int] = {}
     for shard in range(core.log.shards):
-        names = yield from ask(shard, "HKEYS", core.log.keys(shard).pages)
-        sizes |= yield from read_sizes(core, shard, [name.decode("utf-8", "replace") for name in names])
+        sizes |= yield from read_sizes(core, shard, (yield from page_names(core.log.keys(shard))))
     order = sorted(sizes, key=lambda page: (-sizes[page], page))
     return (yield from with_claims(core, {page: sizes[page] for page in order}))
 
