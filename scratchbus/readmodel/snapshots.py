@@ -197,11 +197,14 @@ def pack(rows: Sequence[bytes]) -> bytes:
 def take(keys: ShardKeys, page: str, is_wanted: Callable[[], bool]) -> Step[bool]:
     """Write a snapshot of a page as it is folded now, if one is due; return whether it was written.
 
-    Gives up if another process folds meanwhile, or when it is no longer wanted. Skips a page with paged-out
-    documents, which the snapshot would lack: readers of the past then fold their own.
+    Gives up if another process folds meanwhile, if a tombstone may not be folded yet, or when it is no longer wanted.
+    Skips a page with paged-out documents, which the snapshot would lack: readers of the past then fold their own.
     """
     shard, key = keys.shard, checkpoint_key(keys)
+    erased = yield from count_all_erased(keys)
     checkpoint = yield from read_checkpoint(keys)
+    if erased and end_of((yield from ask(shard, "GET", keys.tail)), shard) != checkpoint.position:
+        return False
     names = PageKeys(keys, page, checkpoint.build)
     if checkpoint.is_paged and (yield from ask(shard, "EXISTS", names.paged, names.tables)):
         return False
@@ -209,7 +212,6 @@ def take(keys: ShardKeys, page: str, is_wanted: Callable[[], bool]) -> Step[bool
     before, events = yield from count_positions(shard, names.positions, last.position if last else START)
     if not is_due(events - before, (yield from ask(shard, "HLEN", names.docs))):
         return False
-    erased = yield from count_all_erased(keys)
     rows, parts = 0, list[bytes]()
     for index in (yield from type_indexes(names, shard)):
         at = 0

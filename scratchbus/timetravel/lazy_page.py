@@ -13,7 +13,6 @@ from scratchbus.engine.steps import Step, ask
 from scratchbus.errors import NotFound
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.cursor import cursors
-from scratchbus.eventlog.gaps import count_all_erased
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.stored_documents import decode_observations
 from scratchbus.projections.filters import Filter, matching
@@ -79,16 +78,21 @@ class LazyPage:
 
 
 def read_open(
-    core: Core, names: PageKeys, cut: Cut, base: tuple[Position, list[Observation]], fold: Callable[[], Step[Reads]]
+    core: Core,
+    names: PageKeys,
+    cut: Cut,
+    base: tuple[Position, list[Observation]],
+    erased: int,
+    fold: Callable[[], Step[Reads]],
 ) -> Step[LazyPage]:
     """Return a page at a moment, from the observations open at an earlier one.
 
-    Raises PositionLost, LogRewound, LogGap or CodeTooOld.
+    `erased` is the number of events that were erased before those were read: see `snapshots.store`. Raises
+    PositionLost, LogRewound, LogGap or CodeTooOld.
     """
     log, (start, open_observations) = core.log, base
     documents: Documents = {each.id: each for each in open_observations}
     reopened: set[str] = set()
-    erased = yield from count_all_erased(log.keys(start.shard))
     (cursor,) = yield from cursors(log, start, [names.page])
     collector = OpenSnapshotCollector()
     yield from fold_events(log, names.page, cursor, cut.position, documents, collector=collector, reopened=reopened)

@@ -19,6 +19,7 @@ from scratchbus.errors import InvalidSource, PositionLost, shown
 from scratchbus.eventlog.below_floor import Floor
 from scratchbus.eventlog.checkpoint import read_checkpoint
 from scratchbus.eventlog.cursor import cursors
+from scratchbus.eventlog.gaps import count_all_erased
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.lag import end_of
 from scratchbus.eventlog.positions import count_positions
@@ -140,13 +141,14 @@ def _read_past(core: Core, page: str, cut: Cut, progress: Progress | None) -> St
     read_whole = partial(_read_whole, core, names, cut, log_end, events, events_before, progress)
     if events_after * UNDO_COST <= CHEAP_EVENTS:
         return (yield from read_whole())
+    erased = yield from count_all_erased(keys)
     snapshot = yield from snapshots.nearest_open(keys, names, end)
     if snapshot is None:
         return (yield from read_whole())
     snapshot_events = yield from events.until(snapshot[0])
     if events_after * UNDO_COST <= events_before - snapshot_events and events_after <= MAX_UNDONE:
         return (yield from read_whole())
-    return (yield from read_open(core, names, cut, snapshot, read_whole))
+    return (yield from read_open(core, names, cut, snapshot, erased, read_whole))
 
 
 def _read_whole(

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from scratchbus import Bus, NewObservation, Page, because
 from scratchbus.archive.archive_check import verify
 from scratchbus.archive.stores import DirectoryStore, open_store
 from scratchbus.domain.events import Added, Updated
+from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Step
 from scratchbus.errors import (
     ArchiveBusy,
@@ -30,7 +32,7 @@ from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import read_checkpoint
 from scratchbus.eventlog.compression import zstd
 from scratchbus.eventlog.gaps import count_all_erased
-from scratchbus.eventlog.keys import PageKeys
+from scratchbus.eventlog.keys import PageKeys, ShardKeys
 from scratchbus.eventlog.raw_entries import entry_fields
 from scratchbus.eventlog.stored_documents import encode_document
 from scratchbus.eventlog.writes import Op, Write
@@ -40,6 +42,7 @@ from scratchbus.readmodel.catch_up import catch_up
 from tests.clock import Clock
 from tests.contracts.test_verify import live
 from tests.inspection import archive, documents, entries, heads, keys_of, outdate, project, send
+from tests.travelling import only, stored_snapshots
 from tests.waiting import eventually
 
 SECRET = "s3cr3t-content"
@@ -424,6 +427,47 @@ def test_snapshot_begun_before_an_erasure_is_not_stored(
     made = snapshots.Snapshot(end.position, 5, 1)
     bus.converse(snapshots.store(keys, names, made, end.id, packed, erased))
     assert send(bus, "EXISTS", names.snapshots) == 0
+
+
+def test_no_snapshot_is_taken_of_a_document_whose_tombstone_is_not_folded(
+    bus: Bus, page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshots, "MIN_EVENTS", 1)
+    monkeypatch.setattr(snapshots, "EVENTS_PER_DOCUMENT", 0)
+    id = whisper(page)
+    project(bus)
+    keys = keys_of(bus)
+    monkeypatch.setattr("scratchbus.commands.erase.catch_up", _die_after(2))
+    with pytest.raises(KeyboardInterrupt):
+        page.erase(id, reason="asked for")
+    assert not bus.converse(snapshots.take(keys, page.name, lambda: True))
+    project(bus)
+    assert bus.converse(snapshots.take(keys, page.name, lambda: True))
+    names = PageKeys(keys, page.name, bus.converse(read_checkpoint(keys)).build)
+    stored = bus.converse(snapshots.nearest(keys, names, bus.position().shards[keys.shard]))
+    assert id not in [one.id for one in bus.converse(snapshots.load(names, stored))]
+
+
+def test_a_snapshot_made_from_one_that_still_has_it_does_not_keep_it(
+    bus: Bus, page: Page, connect: Callable[..., Bus], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id = whisper(page)
+    page.add("observation", "after it")
+    with only("from what was open"):
+        assert id in [one.id for one in page.as_of(bus.position()).active()]
+        page.add("observation", "later")
+        end = bus.position()
+        assert stored_snapshots(page, snapshots.OPEN_ENDING) > 0
+        nearest_open = snapshots.nearest_open
+
+        def erased_meanwhile(keys: ShardKeys, names: PageKeys, until: Position) -> Step[Any]:
+            found = yield from nearest_open(keys, names, until)
+            connect().page().erase(id, reason="asked for")
+            return found
+
+        monkeypatch.setattr(snapshots, "nearest_open", erased_meanwhile)
+        page.as_of(end)
+    assert stored_snapshots(page, snapshots.OPEN_ENDING) == 0
 
 
 # -- the archive ------------------------------------------------------------------------------------------------------
