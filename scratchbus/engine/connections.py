@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from hiredis import Reader, pack_command
 
 from scratchbus.engine.scripts import Script
-from scratchbus.engine.unreachable import explain
 from scratchbus.errors import (
     EngineAuth,
     EngineError,
@@ -64,6 +64,16 @@ UNREAD = object()
 """A reader returns this when it has no complete reply."""
 
 HUNG_UP = "Connection closed by server."
+
+_UNTRUSTED = re.compile(r"certificate verify failed: (.*?)\.? \(_ssl")
+_CLOSED = ("reset by peer", "closed by server", "EOF occurred", "certificate required")
+
+_HINTS: tuple[tuple[str, tuple[str, ...], str], ...] = (
+    ("redis://", _CLOSED, "; it may require TLS: rediss://"),
+    ("rediss://", _CLOSED, "; it may require a client certificate: ssl_certfile= and ssl_keyfile="),
+    ("rediss://", ("Timeout connecting", "no reply within"), "; it may not use TLS on this port: redis://"),
+)
+"""Hints for unreachable engines: the scheme of the URL, words in the client's message, and what to add to ours."""
 
 
 NUMBERS = frozenset({int, float, bool})
@@ -126,7 +136,7 @@ def translate(error: Exception, where: str) -> ScratchbusError:
     ):  # also from a replica that lost its primary
         return EngineUnreachable(f"{where} cannot serve now ({text}); wait, or check its primary")
     if is_broken(error):
-        return EngineUnreachable(explain(where, text))
+        return EngineUnreachable(_unreachable(where, text))
     if isinstance(error, redis_errors.ReadOnlyError) or code == "READONLY" or "READONLY" in text:
         return EngineReadOnly(f"{where} is read-only (a replica?); connect to its primary")
     if isinstance(error, redis_errors.OutOfMemoryError) or code == "OOM" or "OOM command not allowed" in text:
@@ -150,6 +160,17 @@ def translate(error: Exception, where: str) -> ScratchbusError:
     if isinstance(error, redis_errors.InvalidResponse):
         return EngineUnreachable(f"{where} does not reply like Redis ({text}); check host and port")
     return EngineError(f"{where}: {text}")
+
+
+def _unreachable(where: str, text: str) -> str:
+    """Return a line that says that the engine at `where` cannot be reached; `text` is the client's message."""
+    if untrusted := _UNTRUSTED.search(text):
+        return (
+            f"{where} is not trusted ({untrusted[1]}); fix its certificate, or name the CA that signed it:"
+            " ssl_ca_certs=FILE in the URL"
+        )
+    hints = (hint for scheme, words, hint in _HINTS if f" {scheme}" in where and any(word in text for word in words))
+    return f"{where} does not answer ({text}); start it, or check SCRATCHBUS_URL or --url{next(hints, '')}"
 
 
 def with_script_texts(commands: Commands, missing: list[int]) -> Commands:

@@ -1,10 +1,12 @@
 """Documents as the state stores them: JSON without defaults, and without fields that follow from others.
 
-An observation is an array (see `StoredObservation`), a memory an object.
+An observation is an array (see `StoredObservation`), a memory an object. Of a document that was damaged by hand, or
+written before there were limits, the readable part is returned.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from typing import cast
 
@@ -12,8 +14,8 @@ import msgspec
 from pydantic import ValidationError
 
 from scratchbus.domain.observation import Observation
+from scratchbus.domain.values import MAX_SAFE_INTEGER
 from scratchbus.errors import shown
-from scratchbus.eventlog.damaged_documents import salvage
 from scratchbus.projections.projection import D, Document
 from scratchbus.projections.scratch_page import as_observation
 from scratchbus.projections.stored_observation import AnyObservation, StoredObservation
@@ -32,6 +34,11 @@ decode_row = msgspec.json.Decoder(StoredObservation).decode
 _decode_many = msgspec.json.Decoder(list[StoredObservation]).decode
 
 _PLAIN_DETAILS = b",{}]"
+
+_REQUIRED = frozenset({"id", "page", "added_ms", "added_seq", "ms", "seq"})
+"""The fields that identify and order a document: without them it is lost."""
+
+_MAX_DIGITS = len(str(MAX_SAFE_INTEGER))
 
 
 def encode_stored(observation: StoredObservation) -> bytes:
@@ -68,7 +75,7 @@ def decode_document(subject: str, row: bytes) -> Document | None:
         return read_document(subject, row)
     except UNREADABLE:
         logger.warning("a document cannot be read; run `scratchbus rebuild`", subject=subject, document=shown(row))
-        return salvage(projection_of(subject).document, row)
+        return _salvage(projection_of(subject).document, row)
 
 
 def decode_observation(row: bytes) -> Observation | None:
@@ -92,3 +99,46 @@ def decode_stored(rows: Sequence[bytes | None]) -> Sequence[AnyObservation]:
 def read_observations(rows: bytes) -> list[Observation]:
     """Return the observations of stored documents separated by commas. Raises one of UNREADABLE."""
     return [*map(as_observation, _decode_many(b"[%b]" % rows))]
+
+
+def _salvage(model: type[Document], row: bytes) -> Document | None:
+    """Return the readable part of a stored document, marked as damaged; None if it lacks the fields of `_REQUIRED`.
+
+    Numbers that are too large become the largest; a field that still cannot be read gets its default, or is empty.
+    """
+    try:
+        parsed = json.loads(row.decode("utf-8", "replace"), parse_int=_bounded, parse_constant=_none)
+    except (ValueError, RecursionError):
+        return None
+    if isinstance(parsed, list):
+        parsed = dict(zip(StoredObservation.__struct_fields__, parsed, strict=False))
+        details = parsed.pop("details", None)
+        parsed |= details if isinstance(details, dict) else {}
+    if not isinstance(parsed, dict):
+        return None
+    last = {"ms": parsed.get("added_ms"), "seq": parsed.get("added_seq")}  # left out if there is only one event
+    fields = {name: value for name, value in (last | parsed).items() if name in model.model_fields}
+    while True:
+        try:
+            return model.model_validate(fields | {"damaged": True})
+        except ValidationError as error:
+            invalid = {str(problem["loc"][0]) for problem in error.errors(include_url=False, include_input=False)}
+        for name in invalid:
+            field = model.model_fields[name]
+            if name in fields and not field.is_required():
+                del fields[name]
+            elif name not in _REQUIRED and field.annotation is str and fields.get(name) != "":
+                fields[name] = ""
+            else:
+                return None
+
+
+def _bounded(digits: str) -> int:
+    """Return a number of a document, at most the largest."""
+    if len(digits) > _MAX_DIGITS + 1:
+        return -MAX_SAFE_INTEGER if digits.startswith("-") else MAX_SAFE_INTEGER
+    return max(-MAX_SAFE_INTEGER, min(int(digits), MAX_SAFE_INTEGER))
+
+
+def _none(name: str) -> None:
+    """Return nothing for NaN and infinity."""
