@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any, Self
 
 from scratchbus.domain.events import AnyEvent
@@ -23,20 +23,6 @@ from scratchbus.eventlog.tail_readers import AsyncFeeds
 from scratchbus.telemetry.logs import stderr_logger
 
 logger = stderr_logger()
-
-
-def follow_events(
-    log: Log,
-    run: Callable[[Step[Any]], Awaitable[Any]],
-    feeds: AsyncFeeds,
-    after: When | None,
-    pages: Collection[str] | None,
-    entry_filter: EntryFilter,
-    follow: bool,
-    stop: Stop | None,
-) -> AsyncIterator[AnyEvent]:
-    """Return the events after a position, oldest first; with `follow`, wait for new ones until `stop` is set."""
-    return AsyncEvents(log, run, feeds, after, pages, entry_filter, follow, stop)
 
 
 class AsyncEvents:
@@ -141,3 +127,7 @@ class AsyncEvents:
         finally:
             for tail_cursor in tail_cursors:
                 tail_cursor.feed.leave(tail_cursor)
+
+
+follow_events = AsyncEvents
+"""Returns the events after a position, oldest first; with `follow`, waits for new ones until `stop` is set."""

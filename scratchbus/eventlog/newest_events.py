@@ -11,11 +11,11 @@ from scratchbus.eventlog.below_floor import entries_at
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import read_checkpoint
 from scratchbus.eventlog.cursor import check_shards
-from scratchbus.eventlog.entry_filter import EVERYTHING, EntryFilter, decode_wanted
+from scratchbus.eventlog.entry_filter import EntryFilter, decode_wanted
 from scratchbus.eventlog.foreign import appended
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.positions import read_positions_back
-from scratchbus.eventlog.raw_entries import RawEntry, entry_fields, entry_position
+from scratchbus.eventlog.raw_entries import entry_position
 
 MAX_CHUNK = 2_000
 """The most entries that are requested at once."""
@@ -54,13 +54,8 @@ def _newest_of(
         rows, tail, origin = yield from ask_all(
             shard, [("XREVRANGE", keys.log, end, "-", "COUNT", chunk), ("GET", keys.tail), ("GET", keys.origin)]
         )
-        entries: list[RawEntry] = appended(rows[::-1], tail, origin, shard)
-        wanted = (
-            entries
-            if entry_filter == EVERYTHING
-            else [each for each in entries if entry_filter.wants(entry_fields(each))]
-        )
-        events += decode_wanted([(shard, wanted[::-1])], EVERYTHING)
+        entries = appended(rows[::-1], tail, origin, shard)
+        events += decode_wanted([(shard, entries[::-1])], entry_filter)
         if len(rows) < chunk or len(events) >= count:
             return events[:count]
         end, chunk = f"({rows[-1][0].decode()}", min(2 * chunk, MAX_CHUNK)
@@ -79,8 +74,7 @@ def _newest_of_page(
         at, chunk = min(until, folded.position), count  # events folded meanwhile were found above
         while len(found) < count and (positions := (yield from read_positions_back(shard, key, at, chunk))):
             entries = yield from entries_at(log, positions)
-            wanted = [entry for entry in entries if entry_filter.wants(entry_fields(entry))]
-            found = decode_wanted([(shard, wanted)], EVERYTHING) + found
+            found = decode_wanted([(shard, entries)], entry_filter) + found
             at, chunk = positions[0]._replace(seq=positions[0].seq - 1), min(2 * chunk, MAX_CHUNK)
         if (yield from read_checkpoint(keys)).build == folded.build:
             return found[-count:]  # else the index may have been removed meanwhile
@@ -99,13 +93,11 @@ def _unfolded(log: Log, after: Position, until: Position, entry_filter: EntryFil
                 ("GET", keys.origin),
             ],
         )
-        entries: list[RawEntry] = appended(rows, tail, origin, shard)
+        entries = appended(rows, tail, origin, shard)
         if not entries:
             break
         at = entry_position(entries[-1], shard)
-        found += decode_wanted(
-            [(shard, [each for each in entries if entry_filter.wants(entry_fields(each))])], EVERYTHING
-        )
+        found += decode_wanted([(shard, entries)], entry_filter)
     return found
 
 

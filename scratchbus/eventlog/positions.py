@@ -29,8 +29,8 @@ def pack(numbers: Sequence[int]) -> bytes:
 
 
 def unpack(rows: bytes, shard: int) -> list[Position]:
-    """Return positions from their stored form."""
-    return [Position(ms, seq, shard) for ms, seq in _RECORD.iter_unpack(rows)]
+    """Return positions from their stored form, without an incomplete last one."""
+    return [Position(ms, seq, shard) for ms, seq in _RECORD.iter_unpack(rows[: len(rows) // WIDTH * WIDTH])]
 
 
 def read_positions(shard: int, key: str, after: Position, limit: int) -> Step[list[Position]]:
@@ -43,15 +43,7 @@ def count_many_positions(shard: int, wanted: Sequence[tuple[str, Position]]) -> 
     """Return how many events of a page there are up to each position, and the next one, in one round trip."""
     commands = [_read(positions=key, ms=until.ms, seq=until.seq, limit=1) for key, until in wanted]
     replies = yield Call(shard, tuple(commands))
-    return [
-        (
-            low,
-            next(
-                (Position(ms, seq, shard) for ms, seq in _RECORD.iter_unpack(rows[: len(rows) // WIDTH * WIDTH])), None
-            ),
-        )
-        for low, _, rows in replies
-    ]
+    return [(low, next(iter(unpack(rows, shard)), None)) for low, _, rows in replies]
 
 
 def read_positions_back(shard: int, key: str, until: Position, limit: int) -> Step[list[Position]]:
@@ -60,8 +52,7 @@ def read_positions_back(shard: int, key: str, until: Position, limit: int) -> St
     if not low:
         return []
     rows = yield from ask(shard, "GETRANGE", key, max(0, low - limit) * WIDTH, low * WIDTH - 1)
-    found = [Position(ms, seq, shard) for ms, seq in _RECORD.iter_unpack(rows[: len(rows) // WIDTH * WIDTH])]
-    return [each for each in found if each <= until]  # an archiver may have cut in between
+    return [each for each in unpack(rows, shard) if each <= until]  # an archiver may have cut in between
 
 
 def count_positions(shard: int, key: str, until: Position) -> Step[tuple[int, int]]:

@@ -39,7 +39,7 @@ class Follower(Protocol):
         ...
 
 
-def end_of(log: Log, shard: int) -> Step[Cursor]:
+def cursor_at_end(log: Log, shard: int) -> Step[Cursor]:
     """Return a cursor after the last event of a shard's log."""
     keys = log.keys(shard)
     tail, origin = yield from ask_all(shard, [("GET", keys.tail), ("GET", keys.origin)])
@@ -102,7 +102,7 @@ class Feed:
     def advance(self, block_ms: int) -> Step[None]:
         """Read the next entries, waiting up to `block_ms` for them, and offer them. Only one caller at a time."""
         if self._cursor is None:
-            self._begin((yield from end_of(self.log, self.shard)))
+            self._begin((yield from cursor_at_end(self.log, self.shard)))
             return
         try:
             chunks = yield from read(self.log, [self._cursor], block_ms)

@@ -6,7 +6,7 @@ import pytest
 
 from scratchbus.eventlog import tail_readers
 from scratchbus.eventlog.cursor import Cursor
-from scratchbus.eventlog.tail import Feed, end_of
+from scratchbus.eventlog.tail import Feed, cursor_at_end
 from tests.waiting import eventually
 
 
