@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from scratchbus.archive.blocks import unpack
-from scratchbus.archive.catalog import read_file
+from scratchbus.archive.catalog import first_line, read_file
 from scratchbus.archive.contents import archived_logs
 from scratchbus.archive.lines import Line, check_line, position_of, restore
 from scratchbus.archive.manifest import END, Manifest, folder_of, is_manifest, last_name, number_of
@@ -227,7 +227,7 @@ class LogCheck:
         except ArchiveDamaged as problem:
             self._add_problem(name, str(problem))
         except ValueError as problem:
-            self._add_problem(name, f"it cannot be unpacked: {str(problem).partition(chr(10))[0]}")
+            self._add_problem(name, f"it cannot be unpacked: {first_line(problem)}")
         return None
 
     def _count(self, manifest: Manifest) -> None:

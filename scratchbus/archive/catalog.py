@@ -265,11 +265,12 @@ class SegmentCatalog:
         try:
             index = Index.parse(content)
         except ValueError as problem:
-            raise self.damaged(file.name, f"it cannot be read: {_first_line(problem)}") from None
+            raise self.damaged(file.name, f"it cannot be read: {first_line(problem)}") from None
         if not index.is_within(manifest.chain.first.seq, manifest.chain.last.seq):
             raise self.damaged(file.name, "it names events that the segment does not have")
         return index
 
 
-def _first_line(problem: Exception) -> str:
+def first_line(problem: Exception) -> str:
+    """Return the first line of an error's message."""
     return str(problem).partition("\n")[0]

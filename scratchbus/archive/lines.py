@@ -24,7 +24,7 @@ import msgspec
 from pydantic_core import SchemaValidator, core_schema, from_json
 
 from scratchbus.errors import ArchiveDamaged
-from scratchbus.eventlog.raw_entries import LAYOUT, RawEntry
+from scratchbus.eventlog.raw_entries import LAYOUT, RawEntry, text_of
 
 _SALT_BYTES = 16
 _SALT, _EVENT, _RAW, _KIND = b',"salt":"', b',"event":', b',"raw":', b'","kind":"'
@@ -140,7 +140,7 @@ def _encode_one(entry: RawEntry, salt: bytes) -> Line:
 def _encode_escaped(ms: bytes, seq: bytes, flat: list[bytes], salt: bytes) -> tuple[bytes, list[bytes]]:
     """Return the line of an entry that may need escaping or `raw`, and the values of the fields before the body."""
     fields = dict(zip(flat[::2], flat[1::2], strict=True))
-    texts = [fields.get(name, b"").decode("utf-8", "replace") for name in LAYOUT[:-1]]
+    texts = [text_of(fields.get(name, b"")) for name in LAYOUT[:-1]]
     values = [text.encode() for text in texts]
     head = _HEAD % (seq, ms, *(json.dumps(text, ensure_ascii=False)[1:-1].encode() for text in texts), salt)
     if flat[::2] == LAYOUT and values == flat[1:-1:2] and _is_line(flat[-1]):

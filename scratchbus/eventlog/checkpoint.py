@@ -16,6 +16,7 @@ from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.keys import ShardKeys
 from scratchbus.eventlog.lag import end_of
 from scratchbus.eventlog.layouts import CHECKPOINT, LUA
+from scratchbus.eventlog.raw_entries import text_of
 from scratchbus.projections import scratch_page
 
 
@@ -62,7 +63,7 @@ class Checkpoint(NamedTuple):
         """
         if not row:
             return cls(START._replace(shard=shard), form=scratch_page.FORM)
-        stored = CHECKPOINT.regex.fullmatch(row.decode("utf-8", "replace"))
+        stored = CHECKPOINT.regex.fullmatch(text_of(row))
         if stored is None:
             _refuse(shard, 0)  # the form before forms were numbered
         id, event_id, build, form, origin, token = stored.groups()
@@ -172,7 +173,7 @@ def prepare_commit(
 
     It commits only if both the log and the checkpoint are still as they were read.
     """
-    now = was._replace(position=position, event_id=event_id.decode("utf-8", "replace"), token=token_hex(6))
+    now = was._replace(position=position, event_id=text_of(event_id), token=token_hex(6))
     command = _commit(
         *packed(commands),
         checkpoint=key,

@@ -14,6 +14,7 @@ from scratchbus.errors import LeaseLost, NotFound, PositionLost, SubscriptionHel
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.cursor import Cursor, cursors
 from scratchbus.eventlog.keys import ShardKeys
+from scratchbus.eventlog.raw_entries import texts_of
 from scratchbus.eventlog.subscription_script import run_script, subscription_script
 
 _EVENT_ID = re.compile(r"[!-~]{1,1000}")
@@ -118,7 +119,7 @@ class SubscriptionLease(NamedTuple):
 
         Raises LeaseLost.
         """
-        return int((yield from self._hold("keep", lease_ms=self.ms, origins=origins, **texts_of(ends)))[1])
+        return int((yield from self._hold("keep", lease_ms=self.ms, origins=origins, **script_arguments(ends)))[1])
 
     def note(self, position: str, attempts: int, wait_ms: int) -> Step[None]:
         """Record how often an event has failed, and how long it has to wait. Raises LeaseLost."""
@@ -130,7 +131,7 @@ class SubscriptionLease(NamedTuple):
 
     def bury(self, position: str, letter: str, ends: Sequence[CursorEnd]) -> Step[None]:
         """Make an event a dead letter and move the cursor, in one step. Raises LeaseLost."""
-        yield from self._hold("bury", position=position, letter=letter, **texts_of(ends))
+        yield from self._hold("bury", position=position, letter=letter, **script_arguments(ends))
 
     def leave(self) -> Step[None]:
         """Release the lease. Raises LeaseLost."""
@@ -150,8 +151,8 @@ class SubscriptionLease(NamedTuple):
         return reply
 
 
-def texts_of(ends: Sequence[CursorEnd]) -> dict[str, str]:
-    """Return ends of cursors in the form that the script takes."""
+def script_arguments(ends: Sequence[CursorEnd]) -> dict[str, str]:
+    """Return ends of cursors as arguments of the script."""
     cursor = BusPosition(tuple(end.position for end in ends))
     return {"cursor": str(cursor), "events": " ".join(map(str, ends))}
 
@@ -229,9 +230,7 @@ def cursors_of(log: Log, state: dict[str, str]) -> list[Position]:
 
 def names(keys: ShardKeys) -> Step[list[str]]:
     """Return the names of all subscriptions."""
-    return sorted(
-        name.decode("utf-8", "replace") for name in (yield from ask(keys.shard, "SMEMBERS", keys.subscriptions))
-    )
+    return sorted(texts_of((yield from ask(keys.shard, "SMEMBERS", keys.subscriptions))))
 
 
 def read_hash(keys: ShardKeys, key: str) -> Step[dict[str, str]]:
@@ -241,10 +240,7 @@ def read_hash(keys: ShardKeys, key: str) -> Step[dict[str, str]]:
 
 def texts(row: list[bytes]) -> dict[str, str]:
     """Return the reply of HGETALL as texts."""
-    return {
-        name.decode("utf-8", "replace"): value.decode("utf-8", "replace")
-        for name, value in zip(row[::2], row[1::2], strict=True)
-    }
+    return dict(zip(texts_of(row[::2]), texts_of(row[1::2]), strict=True))
 
 
 def removed(name: str) -> NotFound:

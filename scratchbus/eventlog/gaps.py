@@ -8,7 +8,7 @@ from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Step, ask
 from scratchbus.errors import PositionLost
 from scratchbus.eventlog.keys import ShardKeys
-from scratchbus.eventlog.raw_entries import RawEntry, entry_position
+from scratchbus.eventlog.raw_entries import RawEntry, entry_position, texts_of
 from scratchbus.telemetry.logs import stderr_logger
 
 logger = stderr_logger()
@@ -45,6 +45,12 @@ def not_erased(keys: ShardKeys, positions: Sequence[Position]) -> Step[list[Posi
         return []
     scores = yield from ask(keys.shard, "ZMSCORE", keys.erased, *(position.seq for position in positions))
     return [position for position, score in zip(positions, scores, strict=True) if score is None]
+
+
+def read_gaps(flat: Sequence[bytes], shard: int) -> dict[Position, int]:
+    """Return the stored gaps of a log in order: how many events are missing before each of these."""
+    counts = zip(texts_of(flat[::2]), map(int, flat[1::2]), strict=True)
+    return dict(sorted((Position.parse(stream_id)._replace(shard=shard), count) for stream_id, count in counts))
 
 
 def find_gaps(keys: ShardKeys, after: Position, entries: list[RawEntry]) -> Step[dict[str, int]]:

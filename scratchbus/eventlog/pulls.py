@@ -14,7 +14,7 @@ from scratchbus.eventlog.consumers import (
     dropped,
     read_hash,
     removed,
-    texts_of,
+    script_arguments,
 )
 from scratchbus.eventlog.keys import ShardKeys
 from scratchbus.eventlog.subscription_script import run_script, subscription_script
@@ -89,7 +89,7 @@ def hand_out(
     """Record events handed out under a lease, and move the cursor; release the lease if none. Raises LeaseLost."""
     reply = yield from run_script(
         lease.keys, lease.name, "hand out", token=lease.token, out=" ".join(map(str, entries)), lease_ms=lease.ms,
-        origins=origins, **texts_of(ends),
+        origins=origins, **script_arguments(ends),
     )  # fmt: skip
     if subscription_script.answer(reply, 1, 0)[0] == 0:
         raise LeaseLost(lease.name)

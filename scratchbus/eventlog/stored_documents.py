@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.values import MAX_SAFE_INTEGER
 from scratchbus.errors import shown
+from scratchbus.eventlog.raw_entries import text_of
 from scratchbus.projections.projection import D, Document
 from scratchbus.projections.scratch_page import as_observation
 from scratchbus.projections.stored_observation import AnyObservation, StoredObservation
@@ -107,7 +108,7 @@ def _salvage(model: type[Document], row: bytes) -> Document | None:
     Numbers that are too large become the largest; a field that still cannot be read gets its default, or is empty.
     """
     try:
-        parsed = json.loads(row.decode("utf-8", "replace"), parse_int=_bounded, parse_constant=_none)
+        parsed = json.loads(text_of(row), parse_int=_bounded, parse_constant=_none)
     except (ValueError, RecursionError):
         return None
     if isinstance(parsed, list):

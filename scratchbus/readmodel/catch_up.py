@@ -37,8 +37,7 @@ from scratchbus.projections import scratch_page
 from scratchbus.projections.projection import Store
 from scratchbus.projections.subjects import is_remembered, projection_of
 from scratchbus.readmodel.additions import PageAdditions, split_additions
-from scratchbus.readmodel.commits import Commits, Folded
-from scratchbus.readmodel.commits import FoldStep as FoldStep
+from scratchbus.readmodel.commits import Commits, Folded, FoldStep
 from scratchbus.readmodel.fold import Fold, needed
 from scratchbus.readmodel.state_commands import commands
 from scratchbus.telemetry import tracing

@@ -81,7 +81,8 @@ def histogram(log: Log, since: Moment | None, until: Moment | None, buckets: int
     """Return the number of events over time, of one page or of all. Raises InvalidInput."""
     check_whole("buckets", buckets, maximum=MAX_BUCKETS)
     shards = range(log.shards) if page is None else [log.shard(check_page(page))]
-    start, end = (None if each is None else millis(as_time(name, each)) for name, each in _named(since, until))
+    times = ("since", since), ("until", until)
+    start, end = (None if each is None else millis(as_time(name, each)) for name, each in times)
     logs: dict[int, _Ends] = {}
     for shard in shards:
         logs[shard] = yield from _ends(log, shard)
@@ -113,10 +114,6 @@ def histogram(log: Log, since: Moment | None, until: Moment | None, buckets: int
         archived=sum(each.archived for each in non_empty),
         sampled=total > EXACT,
     )
-
-
-def _named(since: Moment | None, until: Moment | None) -> list[tuple[str, Moment | None]]:
-    return [("since", since), ("until", until)]
 
 
 def _edges(start: int, end: int, buckets: int) -> list[int]:

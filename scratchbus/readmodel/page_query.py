@@ -16,10 +16,10 @@ from scratchbus.domain.checks import check_limit
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
 from scratchbus.domain.schedule import unblocked
-from scratchbus.engine.steps import Call, Step, ask
+from scratchbus.engine.steps import Call, Step
 from scratchbus.errors import Behind
 from scratchbus.eventlog.bus_log import Log
-from scratchbus.eventlog.checkpoint import Checkpoint, check_end, read_checkpoint
+from scratchbus.eventlog.checkpoint import Checkpoint, check_end, read_checkpoint, read_unchecked
 from scratchbus.eventlog.codec import decode_items
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
 from scratchbus.eventlog.lag import end_of
@@ -190,10 +190,12 @@ def _fold_events(
         if key not in fold.documents:
             fold.load(key, cached_rows.get(key[1], row))
     items = decode_items([] if stale else entries, fold.shard)
-    if checkpoint.is_paged and (yield from page_in(log, fold, needed(item for _, item in items), checkpoint.build)):
-        current = yield from ask(fold.shard, "GET", log.keys(fold.shard).live)
-        if Checkpoint.parse(current, fold.shard) != checkpoint:
-            return False
+    if (
+        checkpoint.is_paged
+        and (yield from page_in(log, fold, needed(item for _, item in items), checkpoint.build))
+        and (yield from read_unchecked(log.keys(fold.shard))) != checkpoint
+    ):
+        return False
     for entry, item in items:
         fold.apply(entry, item)
     return True

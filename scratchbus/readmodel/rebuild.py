@@ -20,11 +20,11 @@ from scratchbus.errors import (
 )
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, Outcome, checkpoint_key, is_state_too_old
-from scratchbus.eventlog.gaps import count_erased
+from scratchbus.eventlog.gaps import count_erased, read_gaps
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.lag import end_of
 from scratchbus.eventlog.layouts import CHECKPOINT
-from scratchbus.eventlog.raw_entries import entry_position
+from scratchbus.eventlog.raw_entries import entry_position, text_of
 from scratchbus.readmodel.catch_up import fold_once
 from scratchbus.readmodel.rebuild_lease import RebuildLease, clear, take
 from scratchbus.readmodel.scope import Core
@@ -211,8 +211,8 @@ def _check_gaps(lease: RebuildLease, new: Checkpoint) -> Step[None]:
     end = _end_in(live, new.origin, keys.shard) if found else None
     if end is None:
         return
-    known_gaps = _gaps(known, keys.shard)
-    for position in _gaps(found, keys.shard):
+    known_gaps = read_gaps(known, keys.shard)
+    for position in read_gaps(found, keys.shard):
         before = yield from ask(keys.shard, "XREVRANGE", keys.log, f"({position.stream_id}", "-", "COUNT", 1)
         start = entry_position(before[0], keys.shard).seq if before else end_of(floor, keys.shard).seq
         stop = min(end.seq + 1, position.seq)  # the live state contains no later ones
@@ -226,14 +226,9 @@ def _check_gaps(lease: RebuildLease, new: Checkpoint) -> Step[None]:
             )
 
 
-def _gaps(flat: list[bytes], shard: int) -> dict[Position, int]:
-    positions = (Position.parse(id.decode())._replace(shard=shard) for id in flat[::2])
-    return dict(zip(positions, map(int, flat[1::2]), strict=True))
-
-
 def _end_in(live: bytes | None, origin: str, shard: int) -> Position | None:
     """Return how far a state of any form is folded; None unless it is the state of the log with this origin."""
-    stored = CHECKPOINT.regex.fullmatch((live or b"").decode("utf-8", "replace"))
+    stored = CHECKPOINT.regex.fullmatch(text_of(live or b""))
     stream_id, *_, state_origin, _ = stored.groups() if stored else ("", "", "")
     try:
         return Position.parse(stream_id)._replace(shard=shard) if state_origin == origin else None

@@ -25,10 +25,10 @@ _LISTED = 5
 
 
 def whole_id(log: Log, page: str, id: str) -> Step[str]:
-    """Return the id that a text stands for: a id_text id, or the end or beginning of one that was ever on the page.
+    """Return the id that a text stands for: a whole id, or the end or beginning of one that was ever on the page.
 
-    Ignores case. Returns a id_text id, or the subject of a memory, unchanged, without a call to the engine. Raises
-    NotFound if no id matches, InvalidId if several do.
+    Ignores case. Returns a whole id, or the subject of a memory, without a call to the engine. Raises NotFound if no id
+    matches, InvalidId if several do.
     """
     if not isinstance(id, str):
         raise InvalidId(f"id: {shown(id)} is not an id")

@@ -6,11 +6,11 @@ from functools import partial
 from secrets import token_hex
 
 from scratchbus.engine.scripts import Command
-from scratchbus.engine.steps import Fetch, Step, ask, ask_all
+from scratchbus.engine.steps import Fetch, Step, ask_all
 from scratchbus.errors import ArchiveDamaged, ArchiveUnavailable
 from scratchbus.eventlog.archive_protocol import LogArchive
 from scratchbus.eventlog.bus_log import Log
-from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key
+from scratchbus.eventlog.checkpoint import read_unchecked
 from scratchbus.eventlog.index_entries import entries_in, ids_in
 from scratchbus.eventlog.index_tables import name_table, pack_table, table_names
 from scratchbus.eventlog.keys import PageKeys
@@ -38,7 +38,7 @@ def move_index(log: Log, shard: int, page: str) -> Step[bool]:
     if log.archive is None:
         return False
     keys = log.keys(shard)
-    checkpoint = Checkpoint.parse((yield from ask(shard, "GET", checkpoint_key(keys))), shard)
+    checkpoint = yield from read_unchecked(keys)
     names = PageKeys(keys, page, checkpoint.build)
     fields = (names.tables, "kept"), (names.tables, "moved"), (names.places, "moves"), (names.paging, "cursor")
     rows = yield from ask_all(shard, [("HGET", *field) for field in fields])

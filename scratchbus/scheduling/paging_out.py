@@ -153,7 +153,7 @@ def _final_documents(
     subjects: dict[str, dict[str, None]] = defaultdict(dict)
     for entry in entries:
         fields = entry_fields(entry)
-        page, subject = (fields.get(name, b"").decode("utf-8", "replace") for name in (b"page", b"subject"))
+        page, subject = (text_of(fields.get(name, b"")) for name in (b"page", b"subject"))
         if fields.get(b"kind") in _LASTING and not is_remembered(subject):
             subjects[page][subject] = None
     reads: list[Command] = [

@@ -10,7 +10,6 @@ from scratchbus.domain.checks import check_limit
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Step, ask
-from scratchbus.errors import NotFound
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.cursor import cursors
 from scratchbus.eventlog.keys import PageKeys
@@ -106,11 +105,7 @@ def read_closed(log: Log, names: PageKeys, cut: Cut, ids: list[str]) -> Step[Doc
     """Fold the histories of observations, up to a moment. Raises PositionLost."""
     documents: Documents = {}
     for id in ids:
-        try:
-            events = yield from history(log, names.page, id)
-        except NotFound:
-            continue
-        for event in events:
+        for event in (yield from history(log, names.page, id)):
             if event.position <= cut.position:
                 apply(documents, event)
     return documents

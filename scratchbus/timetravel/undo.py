@@ -18,7 +18,7 @@ from scratchbus.engine.steps import Step
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.chains import walk_chains
 from scratchbus.eventlog.cursor import Cursor
-from scratchbus.eventlog.raw_entries import entry_fields
+from scratchbus.eventlog.raw_entries import entry_fields, text_of
 from scratchbus.eventlog.reader import CHUNK, read
 from scratchbus.projections.subjects import IN_PLACE
 
@@ -75,9 +75,7 @@ def changed_since(log: Log, page: str, cursor: Cursor, tail: Position, max_event
                 if fields.get(b"page") == name:
                     events += 1
                     is_linked = is_linked and _LINK.fullmatch(fields.get(b"prev", b"-")) is not None
-                    subject, previous = (
-                        fields.get(key, b"").decode("utf-8", "replace") for key in (b"subject", b"prev")
-                    )
+                    subject, previous = (text_of(fields.get(key, b"")) for key in (b"subject", b"prev"))
                     before.setdefault(subject, previous)
     return Changed(cursor, before, events, is_linked)
 

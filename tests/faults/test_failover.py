@@ -13,7 +13,8 @@ from scratchbus import Bus
 from scratchbus.engine.steps import Call
 from scratchbus.errors import EngineError, EngineReadOnly, LogRewound, NotReplicated
 from scratchbus.eventlog.checkpoint import Outcome
-from scratchbus.readmodel.catch_up import FoldStep, fold_once
+from scratchbus.readmodel.catch_up import fold_once
+from scratchbus.readmodel.commits import FoldStep
 from scratchbus.readmodel.projector import run_projector
 from tests.clock import Clock, hand_over
 from tests.faults.checker import check

@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 from pydantic import BaseModel
 
-from scratchbus.domain.position import Position
 from scratchbus.engine.connect import UNKNOWN, read_info, risks
 from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.eventlog.below_floor import read_floor
 from scratchbus.eventlog.checkpoint import read_checkpoint
 from scratchbus.eventlog.foreign import read_foreign
+from scratchbus.eventlog.gaps import read_gaps
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
 from scratchbus.eventlog.lag import end_of, read_lags
 from scratchbus.eventlog.raw_entries import texts_of
@@ -152,11 +152,7 @@ def _read_shard(core: Core, shard: int) -> Step[tuple[ShardStatus, list[str]]]:
 def _read_gaps(keys: ShardKeys, build: int) -> Step[list[Gap]]:
     """Return the gaps of a log in order."""
     flat = yield from ask(keys.shard, "HGETALL", PageKeys(keys, "", build).gaps)
-    found = {
-        Position.parse(id.decode())._replace(shard=keys.shard): int(n)
-        for id, n in zip(flat[::2], flat[1::2], strict=True)
-    }
-    return [Gap(before=str(position), missing=found[position]) for position in sorted(found)]
+    return [Gap(before=str(position), missing=count) for position, count in read_gaps(flat, keys.shard).items()]
 
 
 def _read_engine(core: Core, about: Mapping[str, str]) -> Step[_EngineStatus]:

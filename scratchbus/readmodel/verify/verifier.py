@@ -22,7 +22,7 @@ from scratchbus.eventlog.index_entries import bucket_of, entries_in, id_text, id
 from scratchbus.eventlog.index_tables import TableName, find_in_tables, load_table, table_names
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.paged_out import IndexEdit
-from scratchbus.eventlog.raw_entries import entry_fields
+from scratchbus.eventlog.raw_entries import entry_fields, text_of, texts_of
 from scratchbus.eventlog.retries import is_of
 from scratchbus.readmodel import snapshots
 from scratchbus.readmodel.rebuild import Progress
@@ -141,7 +141,7 @@ class _Shard:
         at = b"0"
         while True:
             at, keys = yield from ask(self._shard, "SCAN", at, "MATCH", f"{self._keys.tag}*", "COUNT", 1000)
-            found.update(key.decode("utf-8", "replace") for key in keys)
+            found.update(texts_of(keys))
             if int(at) == 0:
                 return found
 
@@ -154,7 +154,7 @@ class _Shard:
         at = b"0"
         while True:
             ((at, flat),) = yield from self._read([(scan, stored.key, at, "COUNT", _AT_ONCE)])
-            names = [name.decode("utf-8", "replace") for name in flat[::2]]
+            names = texts_of(flat[::2])
             seen.update(names)
             self._judge(stored, names, flat[1::2])
             if int(at) == 0:
@@ -184,7 +184,7 @@ class _Shard:
             for id, position, entries in zip(flat[::2], positions, found, strict=True):
                 event_id, _, writer = id.partition(b" ")  # older versions stored no writer
                 if position in lost or (entries and not is_of(entries[0], event_id, writer)):
-                    self._verified.add("id", f"{key} {id.decode('utf-8', 'replace')}", f"is not that of {position}")
+                    self._verified.add("id", f"{key} {text_of(id)}", f"is not that of {position}")
             if int(at) == 0:
                 return
 
