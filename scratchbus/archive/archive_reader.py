@@ -114,7 +114,7 @@ class Archive:
             yield
 
     def table(self, shard: int, sha256: str) -> bytes:
-        """Return a table of the index of what is paged out. Raises ArchiveDamaged if it is missing or was changed."""
+        """Return a table of the index of paged-out observations. Raises ArchiveDamaged if it is missing or changed."""
         name = table_file(self._bus, shard, sha256)
         content = self.store.get(name)
         if content is None or hash_of(content).hexdigest() != sha256:
@@ -125,7 +125,7 @@ class Archive:
         return content
 
     def put_table(self, shard: int, content: bytes) -> str:
-        """Store a table of the index of what is paged out; return its SHA-256.
+        """Store a table of the index of paged-out observations; return its SHA-256.
 
         Raises ArchiveDamaged unless it reads back unchanged.
         """
@@ -171,15 +171,15 @@ class Archive:
     def _next(self, catalog: SegmentCatalog, after: Position, until: Position) -> Manifest:
         """Return the manifest of the segment that has the first event after a position."""
         if after.seq or not after.ms:
-            return catalog.holding(after.seq + 1)
-        catalog.holding(until.seq)  # refreshes the catalog if it is out of date
+            return catalog.manifest_with(after.seq + 1)
+        catalog.manifest_with(until.seq)  # refreshes the catalog if it is out of date
         at = bisect_left(catalog.firsts, after.ms, key=lambda first: catalog.manifest(first).chain.last.position.ms)
         return catalog.manifest(catalog.firsts[at])
 
     def _entries(self, catalog: SegmentCatalog, seqs: Iterable[int]) -> dict[int, RawEntry | None]:
         """Return the entries of these events, None for the erased ones."""
         found: dict[int, RawEntry | None] = {}
-        for manifest, group in groupby(sorted(set(seqs)), catalog.holding):
+        for manifest, group in groupby(sorted(set(seqs)), catalog.manifest_with):
             in_segment = [*group]
             found |= zip(in_segment, self._restored(catalog, manifest, in_segment), strict=True)
         return found

@@ -183,7 +183,7 @@ class SegmentCatalog:
         """Return the manifest of the last segment, None if there is none. Raises ArchiveDamaged or ArchiveForeign."""
         return self.manifest(self.firsts[-1]) if self.firsts else None
 
-    def holding(self, seq: int) -> Manifest:
+    def manifest_with(self, seq: int) -> Manifest:
         """Return the manifest of the segment that has this event. Raises ArchiveDamaged if none has it."""
         for is_fresh in (False, True):
             if is_fresh:

@@ -16,7 +16,7 @@ def not_yet_erased(catalog: SegmentCatalog, seqs: Collection[int]) -> list[int]:
     """Return the events among these that are archived and not yet erased. Raises ArchiveDamaged or ArchiveForeign."""
     last = catalog.last()
     end = last.chain.last.seq if last is not None else 0
-    return [seq for seq in seqs if seq <= end and seq not in catalog.holding(seq).files.erased]
+    return [seq for seq in seqs if seq <= end and seq not in catalog.manifest_with(seq).files.erased]
 
 
 def erase_events(catalog: SegmentCatalog, seqs: Collection[int]) -> Iterator[None]:
@@ -30,7 +30,7 @@ def erase_events(catalog: SegmentCatalog, seqs: Collection[int]) -> Iterator[Non
     by_segment: dict[int, set[int]] = defaultdict(set)
     for seq in seqs:
         if last is not None and seq <= last.chain.last.seq:
-            by_segment[catalog.holding(seq).chain.first.seq].add(seq)
+            by_segment[catalog.manifest_with(seq).chain.first.seq].add(seq)
     for first, segment_seqs in by_segment.items():
         yield
         manifest = catalog.manifest(first)

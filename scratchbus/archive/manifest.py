@@ -201,7 +201,7 @@ def folder_of(bus: str, shard: int) -> str:
 
 
 def table_file(bus: str, shard: int, sha256: str) -> str:
-    """Return the name of the file that has a table of the index of what is paged out."""
+    """Return the name of the file that has a table of the index of paged-out observations."""
     return f"{folder_of(bus, shard)}index/{sha256}.zst"
 
 

@@ -68,9 +68,9 @@ class Staging:
         if part:
             yield from self._do("part", *part, part=number + 1)
 
-    def switch(self, was: str, tail: str) -> Step[None]:
-        """Replace the log by the staged one if its tail is still `was`. Raises NotEmpty or Conflict."""
-        reply = yield from self._do("switch", old_tail=was, new_tail=tail, new_origin=token_hex(8))
+    def switch(self, old_tail: str, new_tail: str) -> Step[None]:
+        """Replace the log by the staged one if its tail is still the old one. Raises NotEmpty or Conflict."""
+        reply = yield from self._do("switch", old_tail=old_tail, new_tail=new_tail, new_origin=token_hex(8))
         if reply[0] == 0:
             raise NotEmpty(self.keys.shard)
 

@@ -66,7 +66,7 @@ class Trimmer:
             return 0
         count, seq = 0, start.seq
         while seq <= floor.seq:
-            manifest = self._catalog.holding(seq)
+            manifest = self._catalog.manifest_with(seq)
             end_seq = min(manifest.chain.last.seq, floor.seq)
             count += self._clear(manifest, seq, end_seq)
             seq = end_seq + 1
@@ -98,7 +98,7 @@ class Trimmer:
     def _batch_end(self, seq: int, floor: int) -> RawEntry | None:
         """Return the last entry at or before an event that ends a batch; None if there is none above the floor."""
         while seq > floor:
-            manifest = self._catalog.holding(seq)
+            manifest = self._catalog.manifest_with(seq)
             first, lines = self._catalog.block(manifest, seq)
             entry = restore(lines[seq - first])
             if entry is not None and is_batch_end(entry):

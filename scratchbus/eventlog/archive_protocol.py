@@ -25,7 +25,7 @@ class Fault(NamedTuple):
 
 
 class Checked(NamedTuple):
-    """How many events were checked since the beginning, and what is wrong with the last of them, if anything."""
+    """How many events were checked since the beginning, and the faults found with the last of them."""
 
     events: int
     faults: list[Fault]
@@ -63,11 +63,11 @@ class LogArchive(Protocol):
         ...
 
     def table(self, shard: int, sha256: str) -> bytes:
-        """Return a table of the index of what is paged out. Raises ArchiveDamaged if it is missing or was changed."""
+        """Return a table of the index of paged-out observations. Raises ArchiveDamaged if it is missing or changed."""
         ...
 
     def put_table(self, shard: int, content: bytes) -> str:
-        """Store a table of the index of what is paged out; return its SHA-256.
+        """Store a table of the index of paged-out observations; return its SHA-256.
 
         Raises ArchiveDamaged unless it reads back unchanged.
         """

@@ -52,7 +52,7 @@ class Log:
     the owner token of the claims made here. `last_plain_append` describes the last append to a shard that displaced
     nothing: its time, its first and its last seq. Additions to `unjoined_pages` are not joined with others, and those
     to `guarded_pages` go to the append script, each until a time of `time.monotonic`. `tables` are those of the index
-    of what is paged out that were read last, by their SHA-256.
+    of paged-out observations that were read last, by their SHA-256.
     """
 
     bus: str
@@ -124,10 +124,8 @@ def read_end(log: Log, shard: int) -> Step[str]:
     """Return the stream id that a shard's log ends with now; called before the first write from here."""
     tail = yield from ask(shard, "GET", log.keys(shard).tail)
     end = read_last(tail, shard)[0].stream_id
-    log.id_bounds[shard], log.known_ends[shard] = (
-        ids.id_bound(end),
-        end,
-    )  # in this order: another thread reads `end` first
+    log.id_bounds[shard] = ids.id_bound(end)  # first: another thread looks for the end first
+    log.known_ends[shard] = end
     log.first_ends.setdefault(shard, end)
     return end
 

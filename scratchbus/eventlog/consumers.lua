@@ -39,14 +39,14 @@ local function move_on()
 end
 
 -- Returns the index of the cursor for an event's shard, and the id of its entry.
-local function place(position)
+local function cursor_of(position)
   local shard, id = string.match(position, '^(%d+)/(.+)$')
   return (tonumber(shard) or 0) + 1, id or position
 end
 
 -- Whether the cursor is at an event or after it.
 local function is_passed(position)
-  local n, id = place(position)
+  local n, id = cursor_of(position)
   local at = all(field('cursor'), '[^,]+')[n]
   return at ~= nil and number(id) <= number(at)
 end
@@ -54,7 +54,7 @@ end
 -- Moves the cursor past an event, never back.
 local function pass(position, event_id)
   if is_passed(position) then return end
-  local n, id = place(position)
+  local n, id = cursor_of(position)
   local at, ids = all(field('cursor'), '[^,]+'), all(field('events'), '[^ ]+')
   for k, each in ipairs(at) do ids[k] = ids[k] or each .. '|' end
   at[n], ids[n] = id, position .. '|' .. event_id

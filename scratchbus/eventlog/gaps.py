@@ -13,7 +13,7 @@ from scratchbus.telemetry.logs import stderr_logger
 
 logger = stderr_logger()
 
-STATUS = "erased"
+ERASED = "erased"
 """The status of a head whose subject was erased."""
 
 

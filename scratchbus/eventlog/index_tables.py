@@ -143,7 +143,7 @@ def load_table(log: Log, shard: int, name: TableName) -> Step[Table]:
     loaded = log.tables.pop(name.sha256, None)
     if loaded is None:
         if log.archive is None:
-            raise no_archive(shard, "the index of what is paged out")
+            raise no_archive(shard, "the index of paged-out observations")
         content: bytes = yield Fetch(partial(_fetch, log.archive, shard, name.sha256))
         try:
             loaded = Table(content)

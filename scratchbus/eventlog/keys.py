@@ -173,24 +173,24 @@ class PageKeys:
 
     checkpoint  string, while the build is being made: how far it is folded; that of the live one is `checkpoint:…`
     rejected    stream of the whole shard: events that could not be folded, each with its reason
-    due         sorted set of the whole shard: `<id>@<page>` by the next moment (ms) at which time does something to it
+    due         sorted set of the whole shard: `<id>@<page>` by the next time (ms) that changes it, as by its expiry
     docs        hash: subject -> its document (JSON)
     memory      hash: subject -> what an agent remembers (JSON): its notepad, a note …
-    of_type     what the names of the indexes by type begin with
-    types       hash: type -> 1, for each type of which there is an observation: their indexes have them all
+    of_type     the common beginning of the names of the indexes by type
+    types       hash: type -> 1, for each type of an observation: the indexes of these types have all observations
     positions   string: the positions of the page's events in order, 16 bytes each (see `log.positions`)
     gaps        hash of the whole shard: stream id of an event -> how many events were missing before it
     snapshots   hash: stream id -> the documents as they were then, compressed (see `log.snapshots`)
     paged       hash: bucket -> ids of paged-out observations, each with when it was added (see `log.paged`)
-    places      hash: range of when they were added -> where the last event of each paged-out observation is
+    places      hash: range of when they were added -> the position of each paged-out observation's last event
     tables      hash: number -> a table of paged-out observations in the archive (see `log.index_tables`)
-    paging      hash of the whole shard: `cursor` -> up to where events were looked at for what may be paged out
+    paging      hash of the whole shard: `cursor` -> the last event examined for observations to page out
 
     heads, open: those of the page in `ShardKeys`, whatever the build
 
     Relations are sorted sets of the whole shard, all scores 0, with members `<from>` TAB `<to>`; nothing leaves them:
 
-    evidence    `<id>`, what is rested on, anywhere in the bus -> `<id>@<page>`, what rests on it
+    evidence    `<id>` of the evidence, anywhere in the bus -> `<id>@<page>` of the observation that rests on it
     links       `<page>#<action>` -> `<id>@<stream id of the event that linked it>`
     actions     who linked -> stream id of the event that did
     seen        `<id>` -> `<subject of the contexts that it was in>@<page>`

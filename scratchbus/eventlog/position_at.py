@@ -36,7 +36,7 @@ def last_until(log: Log, shard: int, ms: int) -> Step[Position]:
         return floor.position
     if ms and floor.position.seq:
         found: Position = yield from from_archive(
-            log, shard, "what was said before that time", lambda archive: archive.last_until(shard, floor.origin, ms)
+            log, shard, "everything before that time", lambda archive: archive.last_until(shard, floor.origin, ms)
         )
         return found
     first = up_to(end, first)

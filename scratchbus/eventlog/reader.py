@@ -199,14 +199,14 @@ def _count(cursors: list[Cursor]) -> int:
 
 
 def _whole_batches_of(chunk: EntryChunk, limit: int) -> EntryChunk:
-    """Return the whole batches of a stretch; all of it if its batch is longer than any valid one."""
+    """Return the whole batches of a chunk; all of it if its batch is longer than any valid one."""
     if 0 < len(chunk.entries) <= limit and is_batch_end(chunk.entries[-1]):
         return chunk
     return _first_entries(chunk, whole_batches(chunk.entries, limit) or len(chunk.entries))
 
 
 def _first_entries(chunk: EntryChunk, count: int) -> EntryChunk:
-    """Return the first entries of a stretch."""
+    """Return the first entries of a chunk."""
     if count == len(chunk.entries):
         return chunk
     entries, shard = chunk.entries[:count], chunk.at.shard

@@ -224,7 +224,7 @@ class Write(Struct):
 
 
 class Written(Struct, frozen=True, gc=False):
-    """What became of one write. One that mode "each" skipped has a position without `seq`, and the reason as kind."""
+    """The outcome of one write. One that mode "each" skipped has a position without `seq`, and the reason as kind."""
 
     position: Position
     version: int
@@ -239,9 +239,10 @@ class Written(Struct, frozen=True, gc=False):
 
 
 class Idle(NamedTuple):
-    """Why nothing was picked: what is free has less than the least priority, or something may be free at `soonest`.
+    """Why nothing was picked: the free ones have a lower priority than the least, or one may become free at `soonest`.
 
-    Times are ms, 0 for never; `priority` is -1 when nothing is free. `below` is the score to look on below, if any.
+    Times are ms, 0 for never; `priority` is that of the first free one, -1 for none. `below` is the score below which
+    the search continues, if it does.
     """
 
     now: int
@@ -253,8 +254,7 @@ class Idle(NamedTuple):
 class Appended(Struct, frozen=True, gc=False):
     """The outcome of an append. `recalled`: the events were in the log before, and only their positions are known.
 
-    `wrote` is the first of what is in the log now. `displaced` are the ids that made room, by the
-    newcomer.
+    `wrote` is the first of these events that is in the log now. `displaced` has the ids displaced by each newcomer.
     """
 
     written: list[Written]

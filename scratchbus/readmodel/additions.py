@@ -35,8 +35,8 @@ _Members = defaultdict[str, list[int]]
 class PageAdditions:
     """The folded additions to one page: their `documents` in the order of `ids`, and their index entries.
 
-    `due` has for each the time (ms) that first changes it, None if none does. `places` alternates the ms and the seq of
-    each. `relations` has the relations of all, as `event_relations.relations` yields them.
+    `due` has for each the time (ms) that first changes it, None if none does. `positions` has the ms and the seq of
+    each in turn. `relations` has the relations of all, as `event_relations.relations` yields them.
     """
 
     def __init__(self, page: bytes) -> None:

@@ -28,7 +28,7 @@ EVER: Final = 2**62
 """Later than all events of a log, and all times."""
 
 NOW: Final = EVER - 1
-"""A place (seq) after every event of a log: with it, all facts are known."""
+"""A position (seq) after every event of a log: with it, all facts are known."""
 
 _CACHE_KB = 32 * 1024
 _ROW_BYTES = 700  # approximate size of a fact
@@ -115,7 +115,7 @@ class FactIndex:
         """Approximate memory use in bytes; the rest is in the file."""
         return min(self._count * _ROW_BYTES, _CACHE_KB * 1024)
 
-    # -- what happens --------------------------------------------------------------------------------------------------
+    # -- changes -------------------------------------------------------------------------------------------------------
 
     def load(self, documents: Mapping[str, Fact]) -> None:
         """Take some of the stored facts, in any order; known facts change nothing."""
@@ -184,7 +184,7 @@ class FactIndex:
             self._numbers[plain_name] = found
         return found
 
-    # -- what is there -------------------------------------------------------------------------------------------------
+    # -- reads ---------------------------------------------------------------------------------------------------------
 
     def fact(self, id: str) -> Fact | None:
         """Return a fact."""
@@ -210,7 +210,7 @@ class FactIndex:
         return map(Edge._make, self._rows(f"SELECT * FROM edges WHERE {condition}", *values))  # noqa: S608  # from this room
 
     def same(self, known: int) -> Mapping[int, Names]:
-        """Return all names of each entity that had several at a place of the log, by each name."""
+        """Return all names of each entity that had several at a position (seq) of the log, by each name."""
         if known >= NOW and self._same is not None:
             return self._same
         groups: dict[int, Names] = {}

@@ -57,17 +57,17 @@ def walk(start: int, links: Links, depth: int | None = None) -> Iterator[Reached
                 yield Reached(other, distance + 1, entity, edge)
 
 
-def way(start: int, end: int, links: Links) -> list[Edge]:
+def path_from(start: int, end: int, links: Links) -> list[Edge]:
     """Return the facts of a shortest path along links in one direction; [] if there is none."""
     before: _Before = {}
     for each in walk(start, links):
         before[each.entity] = each.before, each.edge
         if each.entity == end:
-            return _way_back(before, end)[::-1]
+            return _path_back(before, end)[::-1]
     return []
 
 
-def shortest(start: int, end: int, links: Links) -> list[Edge]:
+def path_between(start: int, end: int, links: Links) -> list[Edge]:
     """Return the facts of a shortest path along links in both directions; [] if there is none.
 
     Searches from both ends, always a level of the smaller side: so an entity with very many neighbours is rarely
@@ -85,12 +85,12 @@ def shortest(start: int, end: int, links: Links) -> list[Edge]:
                 visited[other] = entity, edge
                 next_level.append(other)
                 if other in opposite or other == (end, start)[side]:
-                    return [*_way_back(before[0], other)[::-1], *_way_back(before[1], other)]
+                    return [*_path_back(before[0], other)[::-1], *_path_back(before[1], other)]
         levels[side] = next_level
     return []
 
 
-def _way_back(before: _Before, at: int) -> list[Edge]:
+def _path_back(before: _Before, at: int) -> list[Edge]:
     """Return the facts from an entity back to the start of a search."""
     facts: list[Edge] = []
     while at in before:

@@ -1,4 +1,4 @@
-"""The facts known at one place of the log: when each is true, and how they connect entities.
+"""The facts known at one position of the log: when each is true, and how they connect entities.
 
 Nothing derived is stored. A fact of a relation with one value at a time is valid until another fact about the same
 subject begins, among the facts that were known and not retracted then. So the order in which facts arrive does not
@@ -17,7 +17,7 @@ from scratchbus.domain.knowledge import Neighbour, Span, SpanState
 from scratchbus.domain.relation_registry import SAME_AS, NamedRelation, Relation
 from scratchbus.domain.values import moment
 from scratchbus.readmodel.fact_index import EVER, NOW, WHOLE, Edge, FactIndex
-from scratchbus.readmodel.fact_paths import Followed, Links, shortest, walk, way
+from scratchbus.readmodel.fact_paths import Followed, Links, path_between, path_from, walk
 from scratchbus.readmodel.live_edges import LIVE, LiveEdges
 
 
@@ -29,7 +29,7 @@ class _Moment(NamedTuple):
 
 
 class KnownFacts(LiveEdges):
-    """The facts of an index that were known at a place (seq) of its log."""
+    """The facts of an index that were known at a position (seq) of its log."""
 
     def __init__(self, index: FactIndex, until: int = NOW) -> None:
         super().__init__(index, until)
@@ -47,9 +47,9 @@ class KnownFacts(LiveEdges):
 
     def true_facts(self, ids: Iterable[str], at: int) -> list[Fact]:
         """Return the facts with these ids that are true at a time."""
-        return [fact for fact in self.facts(ids) if self._holds(self._edge(fact.added_seq), at)]
+        return [fact for fact in self.facts(ids) if self._is_true(self._edge(fact.added_seq), at)]
 
-    # -- when facts are true -------------------------------------------------------------------------------------------
+    # -- validity ------------------------------------------------------------------------------------------------------
 
     def span(self, seq: int) -> Span:
         """Return the fact asserted at this seq, and when it is true."""
@@ -83,7 +83,7 @@ class KnownFacts(LiveEdges):
             return fact.model_copy(update=before)
         return fact
 
-    def _holds(self, edge: Edge, at: int) -> bool:
+    def _is_true(self, edge: Edge, at: int) -> bool:
         if not (edge.seq <= self._until < edge.retracted and edge.begins <= at < edge.ends):
             return False
         state, ends, *_ = self._judge(edge)
@@ -144,21 +144,23 @@ class KnownFacts(LiveEdges):
         ]  # fmt: skip
         return (min if order == "ASC" else max)(found, default=None)
 
-    # -- what is found -------------------------------------------------------------------------------------------------
+    # -- queries -------------------------------------------------------------------------------------------------------
 
     def find(
         self, at: int, subject: str | None, read: NamedRelation | None, object: str | None, limit: int | None
     ) -> list[Fact]:
         """Return the facts that are true at a time, the last asserted first; of a chain the nearest first."""
-        return [self._fact(edge.seq) for edge in islice(self._holding(at, subject, read, object), limit)]
+        return [self._fact(edge.seq) for edge in islice(self._true_edges(at, subject, read, object), limit)]
 
     def find_different(self, at: int, maximum: int | None) -> list[Fact]:
         """Return the facts that are true at a time; of identical ones, the last asserted."""
-        return [self._fact(edge.seq) for edge in islice(self._different(self._holding(at, None, None, None)), maximum)]
+        return [
+            self._fact(edge.seq) for edge in islice(self._different(self._true_edges(at, None, None, None)), maximum)
+        ]
 
     def find_and_count(self, at: int, subject: str | None, maximum: int) -> tuple[list[Fact], int]:
         """Return the first different facts that are true at a time, and how many there are in all."""
-        found = list(self._different(self._holding(at, subject, None, None)))
+        found = list(self._different(self._true_edges(at, subject, None, None)))
         return [self._fact(edge.seq) for edge in found[:maximum]], len(found)
 
     def _different(self, edges: Iterable[Edge]) -> Iterator[Edge]:
@@ -173,7 +175,9 @@ class KnownFacts(LiveEdges):
                 seen.add((edge.relation, left, right))
                 yield edge
 
-    def _holding(self, at: int, subject: str | None, read: NamedRelation | None, object: str | None) -> Iterator[Edge]:
+    def _true_edges(
+        self, at: int, subject: str | None, read: NamedRelation | None, object: str | None
+    ) -> Iterator[Edge]:
         """Yield each fact that is true at a time, from one of its sides."""
         if read is not None and read.is_inverse:
             subject, object = object, subject
@@ -182,7 +186,7 @@ class KnownFacts(LiveEdges):
             return
         seen = set[int]()
         for edge in self._find(at, start, read.relation if read is not None else None, end):
-            if edge.seq not in seen and self._holds(edge, at):
+            if edge.seq not in seen and self._is_true(edge, at):
                 seen.add(edge.seq)
                 yield edge
 
@@ -192,7 +196,7 @@ class KnownFacts(LiveEdges):
             if start is not None:
                 links = self._onward(at, "subject", relation.name)
                 if end is not None:
-                    return iter(way(self._one(start), self._one(end), links))
+                    return iter(path_from(self._one(start), self._one(end), links))
                 return (each.edge for each in walk(self._one(start), links))
             if end is not None:
                 return (each.edge for each in walk(self._one(end), self._onward(at, "object", relation.name)))
@@ -230,7 +234,7 @@ class KnownFacts(LiveEdges):
         ]
         return [self.span(seq) for _, seq in sorted(set(rows))[-limit:]]
 
-    # -- what is connected ---------------------------------------------------------------------------------------------
+    # -- paths ---------------------------------------------------------------------------------------------------------
 
     def neighbours(self, entity: str, depth: int, at: int, limit: int | None) -> list[Neighbour]:
         """Return the entities within so many facts, the nearest first."""
@@ -247,23 +251,23 @@ class KnownFacts(LiveEdges):
         start, end = self._index.entity(one), self._index.entity(other)
         if start is None or end is None:
             return []
-        return [self._fact(edge.seq) for edge in shortest(self._one(start), self._one(end), self._links(at))]
+        return [self._fact(edge.seq) for edge in path_between(self._one(start), self._one(end), self._links(at))]
 
     def joined(self, first: str, second: str) -> tuple[list[Fact], list[Fact]]:
         """Return the facts by which two names are one entity: directly, and through other names."""
         start, end = self._index.entity(first), self._index.entity(second)
         if start is None or end is None:
             return [], []
-        live = [row for name in self._names(start) for row in self._of(name, SAME_AS)]
+        live = [row for name in self._names(start) for row in self._edges_of(name, SAME_AS)]
         direct = {row.seq for row in live if {row.subject, row.object} == {start, end}}
 
         def links(entity: int) -> Iterator[tuple[int, Edge]]:
-            return ((row.object, row) for row in self._of(entity, SAME_AS) if row.seq not in direct)
+            return ((row.object, row) for row in self._edges_of(entity, SAME_AS) if row.seq not in direct)
 
-        through = shortest(start, end, links)
+        through = path_between(start, end, links)
         return [self._fact(seq) for seq in sorted(direct)], [self._fact(edge.seq) for edge in through]
 
-    def _of(self, name: int, relation: str) -> Iterator[Edge]:
+    def _edges_of(self, name: int, relation: str) -> Iterator[Edge]:
         """Yield the live facts about a name itself, not about the names joined with it."""
         where = f"subject = ? AND relation = ? AND {LIVE}"
         return self._index.edges(where, name, relation, self._until, self._until)
@@ -273,11 +277,11 @@ class KnownFacts(LiveEdges):
 
         def links(entity: int) -> Iterator[tuple[int, Edge]]:
             for edge in self._followed.each(self._rows("subject", entity)):
-                if edge.relation != SAME_AS and self._holds(edge, at):
+                if edge.relation != SAME_AS and self._is_true(edge, at):
                     yield self._one(edge.object), edge
             others = self._rows("object", entity, None, "side = ?", WHOLE)  # the rest have a mirror image
             for edge in self._followed.each(others):
-                if self._holds(edge, at):
+                if self._is_true(edge, at):
                     yield self._one(edge.subject), edge
 
         return links
@@ -287,7 +291,7 @@ class KnownFacts(LiveEdges):
 
         def links(entity: int) -> Iterator[tuple[int, Edge]]:
             for edge in self._followed.each(self._rows(column, entity, relation)):
-                if self._holds(edge, at):
+                if self._is_true(edge, at):
                     yield self._one(edge.object if column == "subject" else edge.subject), edge
 
         return links

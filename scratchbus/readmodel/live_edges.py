@@ -1,4 +1,4 @@
-"""The facts known at one place of the log and not retracted then, found by their entities."""
+"""The facts known at one position of the log and not retracted then, found by their entities."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Final
 from scratchbus.readmodel.fact_index import Edge, FactIndex, Names
 
 LIVE: Final = "seq <= ? AND retracted > ?"
-"""The condition for a live edge; both values are the place (seq) of the log."""
+"""The condition for a live edge; both values are the position (seq) in the log."""
 
 
 class LiveEdges:
-    """The edges of an index that were live at a place (seq) of its log, under all names that entities had by then."""
+    """The edges of an index that were live at a position (seq) of its log, under all names of entities until then."""
 
     def __init__(self, index: FactIndex, until: int) -> None:
         self._index, self._until = index, until

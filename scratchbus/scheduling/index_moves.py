@@ -1,4 +1,4 @@
-"""Moving the index of what is paged out from the engine to tables in the archive."""
+"""Moving the index of paged-out observations from the engine to tables in the archive."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MIN_ENTRIES, MAX_ENTRIES = 1_024, 16_384
 """The bounds of how many index entries of a page move at once."""
 
 SHARE = 64
-"""A part of what is in tables already that moves at once, within these bounds, so that no page has too many tables."""
+"""At least a part of what the tables have, one in so many, moves at once, so that no page has too many tables."""
 
 _MAX_ARGUMENTS = 2_000  # arguments of one command
 
@@ -58,7 +58,7 @@ def move_index(log: Log, shard: int, page: str) -> Step[bool]:
     try:
         sha256 = yield Fetch(partial(_put, log.archive, shard, pack_table(ids, positions)))
     except (ArchiveDamaged, ArchiveUnavailable) as problem:
-        logger.warning("the index of what is paged out stays in the engine", page=page, problem=str(problem))
+        logger.warning("the index of paged-out observations stays in the engine", page=page, problem=str(problem))
         return False
     name = name_table(table_names(tables), sha256, ids, positions)
     numbers = list(ranges)
@@ -71,5 +71,5 @@ def move_index(log: Log, shard: int, page: str) -> Step[bool]:
     return (yield from write_if_unchanged(keys, checkpoint, reads, writes, scratch_page.IN_TABLES))
 
 
-def _put(past: LogArchive, shard: int, content: bytes) -> str:
-    return past.put_table(shard, content)
+def _put(archive: LogArchive, shard: int, content: bytes) -> str:
+    return archive.put_table(shard, content)

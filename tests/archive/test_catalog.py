@@ -64,4 +64,4 @@ def test_a_segment_is_found_while_another_thread_refreshes(archive: Path, monkey
         return found
 
     monkeypatch.setattr(SegmentCatalog, "manifest", refreshed)
-    assert catalog.holding(15).chain.first.seq <= 15
+    assert catalog.manifest_with(15).chain.first.seq <= 15

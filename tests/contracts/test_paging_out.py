@@ -279,7 +279,7 @@ def test_verify_finds_faults_in_the_index_of_paged_out_observations(bus, page):
     send(bus, "HSET", names.places, "999", struct.pack(">QQQQ", 1_022_999, 1, 1, 1))
     found = {each.where.rpartition(" ")[2]: each.what for each in bus.verify().findings if each.kind == "paged"}
     assert found.keys() == {lost.id, moved.id, twice.id, again.id, "999"}
-    assert found[again.id] == "is stored, and still has a position in the index of what is paged out"
+    assert found[again.id] == "is stored, and still has a position in the index of paged-out observations"
     assert found["999"] == "event 1022999 added no observation to this page"
     assert found[twice.id] == "is stored and paged out at once"
     assert found[lost.id] == "is missing"

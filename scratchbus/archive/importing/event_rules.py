@@ -39,7 +39,7 @@ from scratchbus.domain.todo import MAX_ITEMS
 from scratchbus.domain.values import MAX_SAFE_INTEGER, check_whole
 from scratchbus.errors import InvalidField, shown
 from scratchbus.eventlog.causes import because
-from scratchbus.eventlog.gaps import STATUS as ERASED
+from scratchbus.eventlog.gaps import ERASED
 from scratchbus.eventlog.keys import SYSTEM_PAGE
 from scratchbus.projections.contexts import subject_of
 from scratchbus.projections.notepad import NotepadDocument

@@ -46,7 +46,7 @@ def import_events(
     with temporary_spill() as spill:
         logs = [_ImportedLog(core.log, shard, spill) for shard in range(core.log.shards)]
         for log in logs:
-            log.was = yield from log.tail()
+            log.old_tail = yield from log.tail()
         number = 0
         for number, line in enumerate(lines, 1):
             _take(line, number, logs)
@@ -82,7 +82,7 @@ def _write(logs: list[_ImportedLog]) -> Step[None]:
         for log in missing:
             yield from log.is_there()  # refuse a bus that was written to meanwhile before any log changes
         for log in missing:
-            yield from log.staging.switch(log.was, log.becomes)
+            yield from log.staging.switch(log.old_tail, log.new_tail)
     except Exception:
         for log in missing:
             yield from log.staging.drop()
@@ -92,13 +92,13 @@ def _write(logs: list[_ImportedLog]) -> Step[None]:
 class _ImportedLog:
     """One log of the file: each event is checked against the state after the events before it.
 
-    `was` is the log's tail before the import, "" if it was empty, and `becomes` its tail after it.
+    `old_tail` is the log's tail before the import, "" if it was empty, and `new_tail` its tail after it.
     """
 
     def __init__(self, log: Log, shard: int, spill: Spill) -> None:
         self._log, self._keys, self._spill = log, log.keys(shard), spill
         self.staging = Staging(self._keys)
-        self.was = self.becomes = ""
+        self.old_tail = self.new_tail = ""
         self._state = ExpectedState(pages=_SpilledPages(spill, shard))
         self._entries = Spilled(spill, f"{shard} entries")
         self._line = self._count = 0  # the line of the last event, and the number of events
@@ -122,15 +122,15 @@ class _ImportedLog:
             if _name(seq := Position.parse(text).seq) in self._entries:
                 raise InvalidInput(f"the event at {event.position} says that {text} was erased, but the file has it")
             self._erased.add(seq)
-        self.becomes = f"{event.position.stream_id}|{event.id}"
-        if event.seq == self._seq_before and self.becomes != self.was:
+        self.new_tail = f"{event.position.stream_id}|{event.id}"
+        if event.seq == self._seq_before and self.new_tail != self.old_tail:
             raise NotEmpty(self._keys.shard)
         self._spill.put((f"{self._keys.shard} entries", "", _name(event.seq)), (line, entry), 2 * size)
         self._line, self._count = line, self._count + 1
 
     @property
     def _seq_before(self) -> int:
-        return Position.parse(self.was.partition("|")[0]).seq if self.was else 0
+        return Position.parse(self.old_tail.partition("|")[0]).seq if self.old_tail else 0
 
     def end(self, number: int) -> None:
         """Check that no event is missing. Raises InvalidExport, or NotEmpty if the log has more events."""
@@ -156,9 +156,9 @@ class _ImportedLog:
     def is_there(self) -> Step[bool]:
         """Return whether the whole log is there already. Raises NotEmpty if it was written to meanwhile."""
         tail = yield from self.tail()
-        if tail not in (self.was, self.becomes):
+        if tail not in (self.old_tail, self.new_tail):
             raise NotEmpty(self._keys.shard)
-        return tail == self.becomes
+        return tail == self.new_tail
 
     def commands(self) -> Iterator[Command]:
         """Yield the commands that write the events, and the keys that the append script derives from them."""

@@ -55,26 +55,26 @@ call('DEL', PREFIX .. @BUILD_KEY(build, snapshots)@ .. PAGE)
 
 local WIDTH, POSITIONS = @POSITION_BYTES@, PREFIX .. @BUILD_KEY(build, positions)@ .. PAGE
 local kept, from = {}, 0
-local places = call('GET', POSITIONS) or ''
+local rows = call('GET', POSITIONS) or ''
 
 local function seq_at(index)
   local seq = 0
-  for i = index * WIDTH + 9, (index + 1) * WIDTH do seq = seq * 256 + string.byte(places, i) end
+  for i = index * WIDTH + 9, (index + 1) * WIDTH do seq = seq * 256 + string.byte(rows, i) end
   return seq
 end
 
-for _, place in ipairs(gone) do
-  local low, high = from, math.floor(#places / WIDTH)
+for _, stream_id in ipairs(gone) do
+  local low, high = from, math.floor(#rows / WIDTH)
   while low < high do
     local middle = math.floor((low + high) / 2)
-    if seq_at(middle) < seq_of(place) then low = middle + 1 else high = middle end
+    if seq_at(middle) < seq_of(stream_id) then low = middle + 1 else high = middle end
   end
-  if low * WIDTH < #places and seq_at(low) == seq_of(place) then
-    kept[#kept + 1] = sub(places, from * WIDTH + 1, low * WIDTH)
+  if low * WIDTH < #rows and seq_at(low) == seq_of(stream_id) then
+    kept[#kept + 1] = sub(rows, from * WIDTH + 1, low * WIDTH)
     from = low + 1
   end
 end
-kept[#kept + 1] = sub(places, from * WIDTH + 1)
+kept[#kept + 1] = sub(rows, from * WIDTH + 1)
 kept = table.concat(kept)
 if kept == '' then call('DEL', POSITIONS) else call('SET', POSITIONS, kept) end
 

@@ -13,7 +13,7 @@ from scratchbus.domain.page_events import Erased, RelationsChanged, TypesChanged
 from scratchbus.domain.position import START, Position
 from scratchbus.eventlog.codec import Poison
 from scratchbus.eventlog.dropped_heads import head_of
-from scratchbus.eventlog.gaps import STATUS
+from scratchbus.eventlog.gaps import ERASED
 from scratchbus.eventlog.layouts import FOREVER, NO_TAGS, SPAN, Head
 from scratchbus.eventlog.raw_entries import RawEntry, entry_id, index_in_batch
 from scratchbus.projections.projection import Document, damage
@@ -109,7 +109,7 @@ class ExpectedState:
         return self.pages.get(name) or PageState()
 
     def apply(self, entry: RawEntry, item: Event | Poison, report: Report) -> None:
-        """Fold one entry, and report faults of its place in the log."""
+        """Fold one entry, and report faults of its position in the log."""
         self._follow(item.position, index_in_batch(entry) or (1, 1), report)
         self.event_id = entry_id(entry)
         if isinstance(item, Poison):
@@ -192,7 +192,7 @@ def _versioned(known: Subject, event: Event) -> Head:
     head = known.last_head or Head(0, "active", "c", event.type, 0, event.seq, 0, 0, 0, "", 0, "", 0, 0, NO_TAGS, "")
     if event.kind in _LAST:
         head = head._replace(status=_LAST[event.kind], status_class="f")
-    elif head.status == STATUS:
+    elif head.status == ERASED:
         head = head._replace(status="active", status_class="c")
     return head._replace(version=known.events + 1, position=event.position.stream_id)
 
@@ -200,4 +200,4 @@ def _versioned(known: Subject, event: Event) -> Head:
 def _erased(event: Erased) -> Head:
     """Return the known part of the head of an erased subject."""
     stream_id = event.position.stream_id
-    return Head(event.version, STATUS, "f", event.type, 0, 0, 0, 0, 0, "", 0, stream_id, 0, 0, NO_TAGS, "")
+    return Head(event.version, ERASED, "f", event.type, 0, 0, 0, 0, 0, "", 0, stream_id, 0, 0, NO_TAGS, "")

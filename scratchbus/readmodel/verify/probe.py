@@ -48,7 +48,7 @@ class Probe:
         (reply,) = yield Call(self._shard, (command,))
         tail, row, floor, *replies = reply
         self._wanted.floor = Floor.parse(floor, None, self._shard).position
-        end, checkpoint = said_end(tail, self._shard), Checkpoint.parse(row, self._shard)
+        end, checkpoint = stored_end(tail, self._shard), Checkpoint.parse(row, self._shard)
         base = self._wanted.base
         if checkpoint.build != base.build or checkpoint.position < base.at or end < self._end:
             raise Moved
@@ -85,7 +85,7 @@ class Probe:
         return found.entries
 
 
-def said_end(tail: bytes | None, shard: int) -> Position:
+def stored_end(tail: bytes | None, shard: int) -> Position:
     """Return the stored end of a log, START if it cannot be read."""
     try:
         return end_of(tail, shard)

@@ -160,7 +160,7 @@ class StoredKeys:
         is_over = isinstance(session, Session) and session.ended and session.seq <= self.floor.seq
         return head.status_class == "f" or (is_over and id != SESSION and is_remembered(id))
 
-    # -- what is paged out -----------------------------------------------------------------------------------------
+    # -- paged-out observations ------------------------------------------------------------------------------------
 
     def _may_be_paged_out(self, page: str, id: str, row: bytes | None) -> bool:
         """Return whether the row of a document may be missing, and then note it as absent."""
@@ -188,7 +188,7 @@ class StoredKeys:
         return all(self._may_be_paged_out(page, id, None) for id in self.base.rows[names.index("type", type)])
 
     def _bucket_difference(self, page: str, _: object, row: bytes) -> str:
-        """Check the ids of a bucket, which may be paged in by the time their places are compared."""
+        """Check the ids of a bucket, which may be paged in by the time their positions are compared."""
         problems = []
         for id, added in ids_in(row).items():
             document = self.base.observation(page, id_text(id))
@@ -232,7 +232,7 @@ class StoredKeys:
                 return _presence(expected, row)
             entry = index.ranges.get(range_of(expected.added_seq), {}).get(expected.added_seq)
             if entry is not None and entry.seq:
-                return "is stored, and still has a position in the index of what is paged out"
+                return "is stored, and still has a position in the index of paged-out observations"
             is_unindexed = (page, id) in self.unindexed
             return _document_difference(expected, row) or ("is stored, and missing in an index" if is_unindexed else "")
         if row is not None:

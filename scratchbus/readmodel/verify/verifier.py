@@ -28,7 +28,7 @@ from scratchbus.readmodel import snapshots
 from scratchbus.readmodel.rebuild import Progress
 from scratchbus.readmodel.scope import Core
 from scratchbus.readmodel.verify.findings import MAX_FINDINGS, Verified
-from scratchbus.readmodel.verify.probe import Moved, Probe, batches, said_end
+from scratchbus.readmodel.verify.probe import Moved, Probe, batches, stored_end
 from scratchbus.readmodel.verify.stored import StoredKey, StoredKeys
 
 _AT_ONCE = 500  # members of a key per read
@@ -50,7 +50,7 @@ def verify(core: Core, progress: Progress | None = None) -> Step[Verified]:
     """
     log, verified, done, total = core.log, Verified(), Counter[tuple[int, str]](), 0
     for shard in range(log.shards):
-        total += said_end((yield from ask(shard, "GET", log.keys(shard).tail)), shard).seq
+        total += stored_end((yield from ask(shard, "GET", log.keys(shard).tail)), shard).seq
         if log.archive is not None:
             total += (yield from read_floor(log, shard)).position.seq
 
@@ -128,7 +128,7 @@ class _Shard:
         if not floor.origin:
             return  # nothing was ever written
         tail = yield from ask(self._shard, "GET", self._keys.tail)
-        erased = yield from erased_between(self._keys, 1, said_end(tail, self._shard).seq)
+        erased = yield from erased_between(self._keys, 1, stored_end(tail, self._shard).seq)
         steps = archive.check(self._shard, floor.origin, floor.position, erased)
         while (step := (yield Fetch(partial(next, steps, None)))) is not None:
             for fault in step.faults:
@@ -173,7 +173,7 @@ class _Shard:
         at = b"0"
         while True:
             at, flat = yield from ask(self._shard, "HSCAN", key, at, "COUNT", _AT_ONCE)
-            positions = [said_end(row.rpartition(b"|")[2], self._shard) for row in flat[1::2]]
+            positions = [stored_end(row.rpartition(b"|")[2], self._shard) for row in flat[1::2]]
             found = yield from ask_all(
                 self._shard,
                 [("XRANGE", self._keys.log, position.stream_id, position.stream_id) for position in positions],
@@ -284,7 +284,7 @@ class _Shard:
             ]
         )
         base, tip = self._wanted.base, self._wanted.tip
-        tail_position = said_end(tail, self._shard)
+        tail_position = stored_end(tail, self._shard)
         if last and (tail_position.seq or not origin) and not up_to(tail_position, last):
             yield from self._list_foreign()
             last = yield from ask(
