@@ -10,7 +10,7 @@ from secrets import token_hex
 from typing import Any
 
 from scratchbus.engine.scripts import Command, Key, lua_script, packed
-from scratchbus.engine.steps import Step, ask
+from scratchbus.engine.steps import Step, ask, scan
 from scratchbus.errors import Conflict, NotEmpty, ScratchbusError
 from scratchbus.eventlog.keys import ShardKeys
 from scratchbus.eventlog.layouts import LUA
@@ -83,15 +83,10 @@ class Staging:
             return  # the next import deletes them
 
     def _clear(self) -> Step[None]:
-        at = b"0"
-        while True:
-            at, found = yield from ask(
-                self.keys.shard, "SCAN", at, "MATCH", f"{self.staged.tag}*", "COUNT", _KEYS_AT_ONCE
-            )
-            for start in range(0, len(found), _KEYS_AT_ONCE):
-                yield from self._do("clear", *found[start : start + _KEYS_AT_ONCE])
-            if int(at) == 0:
-                return
+        found = list[bytes]()
+        yield from scan(self.keys.shard, found.extend, "SCAN", match=f"{self.staged.tag}*", count=_KEYS_AT_ONCE)
+        for start in range(0, len(found), _KEYS_AT_ONCE):
+            yield from self._do("clear", *found[start : start + _KEYS_AT_ONCE])
 
     def _do(self, operation: str, *keys_or_commands: object, **needed: Any) -> Step[list[Any]]:
         keys = self.keys

@@ -153,3 +153,15 @@ def ask_all(shard: int, commands: list[tuple[Any, ...]]) -> Step[list[Any]]:
         return []
     replies = yield Call(shard, tuple(commands))
     return list(replies)
+
+
+def scan(
+    shard: int, take: Callable[[list[Any]], object], verb: str, *key: str, match: str = "*", count: int
+) -> Step[None]:
+    """Pass everything that a SCAN, HSCAN or ZSCAN finds to `take`, about `count` at a time; some may come twice."""
+    at: Any = b"0"
+    while True:
+        at, found = yield from ask(shard, verb, *key, at, "MATCH", match, "COUNT", count)
+        take(found)
+        if int(at) == 0:
+            return

@@ -12,12 +12,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from scratchbus.domain.document import Document
 from scratchbus.domain.event import Event
 from scratchbus.domain.position import Position
-from scratchbus.engine.steps import Step, ask, ask_all
+from scratchbus.engine.steps import Step, ask_all, scan
 from scratchbus.errors import EngineForbidden, EngineReadOnly, IndexFailed, LogGap, LogRewound, PositionLost
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key, read_checkpoint
@@ -168,28 +169,21 @@ class MemoryCache(Generic[M]):
             memory = self._kind.make()
             names = PageKeys(keys, page, checkpoint.build)
             for store in self._kind.stores:
-                yield from self._load(memory, shard, getattr(names, store))
+                yield from scan(shard, partial(self._load, memory), "HSCAN", getattr(names, store), count=_AT_ONCE)
             if (yield from read_checkpoint(keys)).build == checkpoint.build:
                 memory.loaded()
                 cursor = Cursor(checkpoint.position, checkpoint.event_id, (origin or b"").decode())
                 return CachedMemory(page, memory, self._kind.follows, cursor)
 
-    def _load(self, memory: M, shard: int, name: str) -> Step[None]:
-        at = b"0"
-        while True:
-            at, flat = yield from ask(shard, "HSCAN", name, at, "COUNT", _AT_ONCE)
-            memory.load(self._documents(flat))
-            if int(at) == 0:
-                return
-
-    def _documents(self, flat: Sequence[bytes]) -> dict[str, Document]:
+    def _load(self, memory: M, flat: Sequence[bytes]) -> None:
+        """Load stored documents, given alternating subjects and rows."""
         found: dict[str, Document] = {}
         for subject, row in zip(map(text_of, flat[::2]), flat[1::2], strict=True):
             if subject.startswith(self._kind.follows):
                 document = decode_document(subject, row)
                 if isinstance(document, self._kind.documents):
                     found[subject] = document
-        return found
+        memory.load(found)
 
 
 def catch_up_together(log: Log, wanted: Sequence[tuple[MemoryCache[Any], str]]) -> Step[bool]:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from scratchbus.domain.position import Position
 from scratchbus.engine.scripts import Key, lua_script
-from scratchbus.engine.steps import Call, Interrupted, Pause, Step, ask
+from scratchbus.engine.steps import Call, Interrupted, Pause, Step, ask, scan
 from scratchbus.errors import RebuildHeld
 from scratchbus.eventlog.checkpoint import checkpoint_key
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
@@ -81,19 +81,16 @@ def take(keys: ShardKeys, who: str) -> Step[RebuildLease]:
 
 
 def clear(lease: RebuildLease, kept: Sequence[int]) -> Step[int]:
-    """Delete the keys of all builds before this one, except these, some at a time; return how many were deleted."""
+    """Delete the keys of all builds before this one, except these; return how many were deleted."""
     shard, tag = lease.keys.shard, lease.keys.tag
     key_of_build = re.compile(rb"%bp(\d{1,15}):" % re.escape(tag.encode()))
-    count, at = 0, b"0"
-    while True:
-        at, found = yield from ask(shard, "SCAN", at, "MATCH", f"{tag}p[0-9]*", "COUNT", 1000)
-        builds = [(key, int(match[1])) for key in found if (match := key_of_build.match(key))]
-        old = [key for key, build in builds if build < lease.build and build not in kept]
-        if old:
-            yield from ask(shard, "UNLINK", *old)
-        count += len(old)
-        if int(at) == 0:
-            return count
+    found = list[bytes]()
+    yield from scan(shard, found.extend, "SCAN", match=f"{tag}p[0-9]*", count=1000)
+    builds = {key: int(match[1]) for key in found if (match := key_of_build.match(key))}
+    old = [key for key, build in builds.items() if build < lease.build and build not in kept]
+    for at in range(0, len(old), 1000):
+        yield from ask(shard, "UNLINK", *old[at : at + 1000])
+    return len(old)
 
 
 def _run(keys: ShardKeys, operation: str, token: str, build: int | None, who: str = "") -> Step[list[Any]]:

@@ -6,13 +6,14 @@ import re
 from collections.abc import Iterable
 
 from scratchbus.domain.values import check_id
-from scratchbus.engine.steps import Step, ask
+from scratchbus.engine.steps import Step, ask, scan
 from scratchbus.errors import InvalidId, NotFound, shown
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import read_checkpoint
 from scratchbus.eventlog.index_entries import ULID_LENGTH, id_text, ids_in
 from scratchbus.eventlog.index_tables import ids_like, table_names
 from scratchbus.eventlog.keys import PageKeys
+from scratchbus.eventlog.raw_entries import text_of
 from scratchbus.projections.subjects import is_remembered
 from scratchbus.readmodel.type_indexes import type_indexes
 
@@ -64,19 +65,15 @@ def _find(log: Log, page: str, text: str) -> Step[set[str]]:
     def take(ids: Iterable[str]) -> None:
         found.update(id for id in ids if id.endswith(text) or id.startswith(text))
 
-    indexes = yield from type_indexes(names, shard)
-    for scan, key in (("HSCAN", keys.heads(page)), *(("ZSCAN", index) for index in indexes)):
-        cursor: object = b"0"
-        while True:
-            cursor, row = yield from ask(shard, scan, key, cursor, "MATCH", f"*{text}*", "COUNT", _AT_ONCE)
-            take(field.decode() for field in row[::2] if len(field) == ULID_LENGTH)
-            if cursor in (b"0", 0):
-                break
-    at: object = b"0"
-    while True:
-        at, row = yield from ask(shard, "HSCAN", names.paged, at, "COUNT", _AT_ONCE)
+    def take_members(row: list[bytes]) -> None:
+        take(text_of(field) for field in row[::2] if len(field) == ULID_LENGTH)
+
+    def take_buckets(row: list[bytes]) -> None:
         take(id_text(id) for bucket in row[1::2] for id in ids_in(bucket))
-        if at in (b"0", 0):
-            break
+
+    indexes = yield from type_indexes(names, shard)
+    for verb, key in (("HSCAN", keys.heads(page)), *(("ZSCAN", index) for index in indexes)):
+        yield from scan(shard, take_members, verb, key, match=f"*{text}*", count=_AT_ONCE)
+    yield from scan(shard, take_buckets, "HSCAN", names.paged, count=_AT_ONCE)
     tables = table_names((yield from ask(shard, "HGETALL", names.tables)))
     return found | (yield from ids_like(log, shard, tables, text))

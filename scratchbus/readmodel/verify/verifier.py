@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from scratchbus.engine.steps import Fetch, Step, ask, ask_all
+from scratchbus.engine.steps import Fetch, Step, ask, ask_all, scan
 from scratchbus.errors import ArchiveDamaged, ArchiveForeign, LogRewound, shown
 from scratchbus.eventlog.archive_protocol import LogArchive
 from scratchbus.eventlog.below_floor import read_floor
@@ -137,23 +137,19 @@ class _Shard:
 
     def _scan(self) -> Step[set[str]]:
         """Return the names of all keys of the shard."""
-        found: set[str] = set()
-        at = b"0"
-        while True:
-            at, keys = yield from ask(self._shard, "SCAN", at, "MATCH", f"{self._keys.tag}*", "COUNT", 1000)
-            found.update(texts_of(keys))
-            if int(at) == 0:
-                return found
+        found = list[bytes]()
+        yield from scan(self._shard, found.extend, "SCAN", match=f"{self._keys.tag}*", count=1000)
+        return set(texts_of(found))
 
     # -- comparing ---------------------------------------------------------------------------------------------------
 
     def _compare(self, stored: StoredKey) -> Step[None]:
         """Compare a key member by member, in both directions."""
-        scan, get = ("HSCAN", "HMGET") if stored.type == "hash" else ("ZSCAN", "ZMSCORE")
+        read, get = ("HSCAN", "HMGET") if stored.type == "hash" else ("ZSCAN", "ZMSCORE")
         seen: set[str] = set()
         at = b"0"
         while True:
-            ((at, flat),) = yield from self._read([(scan, stored.key, at, "COUNT", _AT_ONCE)])
+            ((at, flat),) = yield from self._read([(read, stored.key, at, "COUNT", _AT_ONCE)])
             names = texts_of(flat[::2])
             seen.update(names)
             self._judge(stored, names, flat[1::2])
