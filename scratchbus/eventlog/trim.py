@@ -16,6 +16,7 @@ from scratchbus.errors import ArchiveBusy, LogRewound
 from scratchbus.eventlog.checkpoint import checkpoint_key, read_checkpoint
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
 from scratchbus.eventlog.layouts import LUA
+from scratchbus.eventlog.raw_entries import text_of
 from scratchbus.projections.subjects import is_remembered
 
 AT_ONCE = 10_000
@@ -130,7 +131,7 @@ class Archiving(NamedTuple):
         at, heads = b"0", self.keys.heads(page)
         while True:
             at, flat = yield from ask(self.keys.shard, "HSCAN", heads, at, "COUNT", _HEADS_AT_ONCE)
-            if subjects := [subject for subject in flat[::2] if is_remembered(subject.decode())]:
+            if subjects := [subject for subject in flat[::2] if is_remembered(text_of(subject))]:
                 self._below((yield from self._do("over", *subjects, heads=heads, session_end=over)))
             if int(at) == 0:
                 return

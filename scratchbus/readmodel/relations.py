@@ -24,6 +24,7 @@ from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key, read_chec
 from scratchbus.eventlog.codec import decode_items
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.log_reader import LogReader
+from scratchbus.eventlog.raw_entries import text_of
 from scratchbus.projections import event_relations
 from scratchbus.projections.subjects import is_remembered
 from scratchbus.readmodel.catch_up import catch_up
@@ -70,7 +71,7 @@ class Relations:
                 batch = start_list[at : at + _AT_ONCE]
                 rows = yield from self._folded(shard, relation, batch)
                 for start, members in zip(batch, rows, strict=True):
-                    folded = [member.decode().partition("\t")[2] for member in members]
+                    folded = [text_of(member).partition("\t")[2] for member in members]
                     newer = self._newer.get((shard, relation, start), [])
                     found[start] += [(shard, end) for end in dict.fromkeys([*folded, *newer])]
         return found

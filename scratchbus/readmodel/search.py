@@ -14,6 +14,7 @@ from scratchbus.eventlog.checkpoint import Checkpoint, read_checkpoint
 from scratchbus.eventlog.index_entries import RANGE, PagedOut, entries_in, trait
 from scratchbus.eventlog.index_tables import Table, TableName, load_table, table_names
 from scratchbus.eventlog.keys import PageKeys
+from scratchbus.eventlog.raw_entries import text_of
 from scratchbus.eventlog.stored_documents import decode_stored
 from scratchbus.projections.filters import Filter
 from scratchbus.projections.scratch_page import as_observation, settled_all
@@ -226,7 +227,7 @@ def _begin_walk(log: Log, page: str, checkpoint: Checkpoint, wanted: Filter) -> 
         shard, [("HGET", names.places, "moves"), ("HKEYS", names.places), ("HGETALL", names.tables)]
     )
     checkpoint_now = yield from read_checkpoint(keys)
-    statuses = {name.decode()[1:] for name in fields if name.startswith(b"=")}
+    statuses = {text_of(name)[1:] for name in fields if name.startswith(b"=")}
     has_status = wanted.status is None or not wanted.status.isdisjoint(statuses)
     numbers = sorted((int(name) for name in fields if name.isdigit()), reverse=True)
     return _Walk(log, names, checkpoint_now, wanted, moves, numbers, table_names(tables), has_status)

@@ -10,6 +10,7 @@ id>/open` has the id of the last event, a `|`, and the documents as one part.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
@@ -46,6 +47,9 @@ MAX_UNPACKED = 256 * 1024 * 1024
 """The most bytes of a part: it has 1,000 documents, each of which may have three fields of 64 KiB."""
 
 
+_FIELD = re.compile(rb"(\d{1,16})-(\d{1,16})(/?.*)", re.DOTALL)  # others were added by hand
+
+
 class Snapshot(NamedTuple):
     """A stored snapshot: its position in the log, and the numbers of its documents and parts."""
 
@@ -67,9 +71,11 @@ def is_open_due(events: int, documents: int) -> bool:
 def stored(keys: ShardKeys, names: PageKeys, ending: bytes = b"") -> Step[list[Position]]:
     """Return the positions of a page's snapshots, the last first; those of the open observations have an ending."""
     fields = yield from ask(keys.shard, "HKEYS", names.snapshots)
-    parts = [field.partition(b"/") for field in fields]
-    positions = [Position.parse(id.decode()) for id, slash, rest in parts if slash + rest == ending]
-    return sorted((position._replace(shard=keys.shard) for position in positions), reverse=True)
+    found = (_FIELD.fullmatch(field) for field in fields)
+    return sorted(
+        (Position(int(match[1]), int(match[2]), keys.shard) for match in found if match and match[3] == ending),
+        reverse=True,
+    )
 
 
 def nearest(keys: ShardKeys, names: PageKeys, until: Position) -> Step[Snapshot | None]:

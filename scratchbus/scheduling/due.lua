@@ -11,6 +11,6 @@ local members = redis.call('ZRANGEBYSCORE', due, '-inf', int(now), 'LIMIT', 0, L
 for _, member in ipairs(members) do
   local subject, page = string.match(member, '^([^@]+)@(.*)$')
   reply[#reply + 1] = member
-  reply[#reply + 1] = redis.call('HGET', prefix .. @KEY(heads)@ .. page, subject) or ''
+  reply[#reply + 1] = page and redis.call('HGET', prefix .. @KEY(heads)@ .. page, subject) or '' -- else added by hand
 end
 return reply

@@ -21,6 +21,7 @@ from scratchbus.eventlog.append import append
 from scratchbus.eventlog.checkpoint import checkpoint_key
 from scratchbus.eventlog.ids import new_event_id
 from scratchbus.eventlog.layouts import LUA, Head
+from scratchbus.eventlog.raw_entries import text_of
 from scratchbus.eventlog.writes import Op, Write
 from scratchbus.readmodel.catch_up import await_fold
 from scratchbus.readmodel.scope import Core, Host
@@ -69,7 +70,7 @@ def _sweep_batch(core: Core, shard: int) -> Step[tuple[int, int]]:
     by_page: dict[str, list[Write]] = defaultdict(list)
     added = 0
     for member, row in zip(rows[::2], rows[1::2], strict=True):
-        subject, _, page = member.decode().partition("@")
+        subject, _, page = text_of(member).partition("@")
         head = Head.readable(row)
         write = _due_write(core, page, subject, head, now) if head else None
         if head and write is not None and isinstance(write.event, Due) and recurs(subject, head):

@@ -6,10 +6,15 @@ import pytest
 
 from scratchbus.domain.registry_yaml import parse_registry
 from scratchbus.errors import LogRewound, NotFound
+from scratchbus.eventlog.keys import PageKeys
+from scratchbus.eventlog.trim import Archiving, FloorLost
 from scratchbus.readmodel.catch_up import catch_up
+from scratchbus.scheduling.expiry import sweep
 from tests.contracts.test_huge_numbers import read_everything
 from tests.engines import ONE
 from tests.inspection import keys_of, project, send
+from tests.travelling import only
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.engines(*ONE), pytest.mark.damages_the_log]
 
@@ -90,6 +95,45 @@ def test_what_folds_an_entry_with_two_ids_gives_up(bus, page):
     send(bus, "SET", keys.tail, at + b"|other")
     with pytest.raises(LogRewound, match="verify"):
         bus.converse(catch_up(bus.core.log, keys.shard))
+
+
+@pytest.mark.parametrize("member", [b"\xff@main", b"\xff", b"x", b""])
+def test_a_forged_member_of_what_is_due_holds_up_no_sweep(bus, page, member):
+    page.add("observation", "short", ttl="1ms")
+    project(bus)
+    send(bus, "ZADD", PageKeys(keys_of(bus), page.name).due, 1, member)
+    eventually(lambda: bus.converse(sweep(bus.core)) == 1)
+
+
+@pytest.mark.parametrize("field", [b"x", b"\xff", b"\xff/open", b"1-1-1", b"", b"9" * 400])
+def test_a_forged_field_of_the_snapshots_is_not_read(bus, page, field):
+    story = page.add("observation", "story")
+    page.add("observation", "later")
+    project(bus)
+    send(bus, "HSET", PageKeys(keys_of(bus), page.name).snapshots, field, "1")
+    with only("from a snapshot"):
+        assert page.as_of(story.position).list() == [story]
+    with only("from what was open"):
+        assert page.as_of(story.position).list() == [story]
+    assert bus.verify().findings == []
+
+
+def test_a_forged_relation_is_no_obstacle(bus, page):
+    story = page.add("observation", "story")
+    project(bus)
+    evidence = PageKeys(keys_of(bus), page.name).relation("evidence")
+    send(bus, "ZADD", evidence, 0, f"{story.id}\t".encode() + b"\xff")
+    assert list(page.consequences(story.id).observations) == [story.id]
+
+
+def test_a_forged_head_is_not_that_of_a_memory(bus):
+    keys = keys_of(bus, "session:s")
+    bus.notes("s").add("a note")
+    send(bus, "HSET", keys.heads("session:s"), b"\xff", "1")
+    archiving = Archiving(keys, "0123", "someone", 60_000)
+    bus.converse(archiving.take())
+    with pytest.raises(FloorLost):  # nothing is archived; but this is how far it gets
+        bus.converse(archiving.drop_remembered("session:s", 1))
 
 
 @pytest.mark.parametrize("head", [None, *GARBAGE])
