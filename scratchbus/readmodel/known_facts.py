@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from heapq import merge
 from itertools import islice
 from typing import NamedTuple
 
@@ -16,9 +17,8 @@ from scratchbus.domain.facts import Fact
 from scratchbus.domain.knowledge import Neighbour, Span, SpanState
 from scratchbus.domain.relation_registry import SAME_AS, NamedRelation, Relation
 from scratchbus.domain.values import moment
-from scratchbus.readmodel.fact_index import EVER, NOW, WHOLE, Edge, FactIndex
+from scratchbus.readmodel.fact_index import EVER, NOW, WHOLE, Edge, FactIndex, Names
 from scratchbus.readmodel.fact_paths import Followed, Links, path_between, path_from, walk
-from scratchbus.readmodel.live_edges import LIVE, LiveEdges
 
 
 class _Moment(NamedTuple):
@@ -28,11 +28,12 @@ class _Moment(NamedTuple):
     contested: Sequence[int] = ()
 
 
-class KnownFacts(LiveEdges):
-    """The facts of an index that were known at a position (seq) of its log."""
+class KnownFacts:
+    """The facts of an index that were known at a position (seq) of its log, under the names of entities until then."""
 
     def __init__(self, index: FactIndex, until: int = NOW) -> None:
-        super().__init__(index, until)
+        self._index, self._until = index, until
+        self._same = index.same(until)
         self._moments: dict[tuple[int, str, int], _Moment] = {}
         self._followed = Followed()
 
@@ -48,6 +49,28 @@ class KnownFacts(LiveEdges):
     def true_facts(self, ids: Iterable[str], at: int) -> list[Fact]:
         """Return the facts with these ids that are true at a time."""
         return [fact for fact in self.facts(ids) if self._is_true(self._edge(fact.added_seq), at)]
+
+    # -- live edges ----------------------------------------------------------------------------------------------------
+
+    def _live(self, where: str, *values: object) -> Iterator[Edge]:
+        """Yield the edges known and not retracted that match a condition."""
+        return self._index.edges(f"seq <= ? AND retracted > ? AND {where}", self._until, self._until, *values)
+
+    def _rows(
+        self, column: str, entity: int, relation: str | None = None, condition: str = "", *values: object
+    ) -> Iterator[Edge]:
+        """Yield the live facts with an entity, under any of its names, on one side, the last asserted first."""
+        given = [] if relation is None else [relation]
+        where = f"{column} = ? {'AND relation = ?' if given else ''} {condition and f'AND {condition}'}"
+        found = [self._live(f"{where} ORDER BY seq DESC", name, *given, *values) for name in self._names(entity)]
+        return found[0] if len(found) == 1 else merge(*found, key=lambda edge: -edge.seq)
+
+    def _names(self, entity: int) -> Names:
+        return self._same.get(entity, (entity,))
+
+    def _entity(self, name: int) -> int:
+        """Return the representative number of an entity, given the number of one of its names."""
+        return self._names(name)[0]
 
     # -- validity ------------------------------------------------------------------------------------------------------
 
@@ -114,7 +137,7 @@ class KnownFacts(LiveEdges):
         return (edge.subject, edge.object) if relation.symmetric else (edge.subject,)
 
     def _at_moment(self, subject: int, relation: str, begins: int) -> _Moment:
-        key = self._one(subject), relation, begins
+        key = self._entity(subject), relation, begins
         if key not in self._moments:
             self._moments[key] = self._decide(list(self._rows("subject", subject, relation, "begins = ?", begins)))
         return self._moments[key]
@@ -129,19 +152,14 @@ class KnownFacts(LiveEdges):
         for row in sorted(rows, key=lambda row: row.seq):
             last_by_source[row.source] = row
         dated = [row for row in last_by_source.values() if row.is_dated]
-        if len({self._one(row.object) for row in dated}) > 1:
+        if len({self._entity(row.object) for row in dated}) > 1:
             return _Moment(None, [row.seq for row in dated])
         return _Moment(max((row.seq for row in last_by_source.values()), default=None))
 
     def _begins(self, subject: int, relation: str, condition: str, than: int, order: str) -> int | None:
         """Return the nearest time at which a fact about a subject begins."""
-        where = f"{condition} ORDER BY begins {order} LIMIT 1"
-        found = [
-            row.begins
-            for name in self._names(subject)
-            for row in self._index.edges(f"subject = ? AND relation = ? AND {LIVE} AND {where}", name, relation,
-                                         self._until, self._until, than)
-        ]  # fmt: skip
+        where = f"subject = ? AND relation = ? AND {condition} ORDER BY begins {order} LIMIT 1"
+        found = [row.begins for name in self._names(subject) for row in self._live(where, name, relation, than)]
         return (min if order == "ASC" else max)(found, default=None)
 
     # -- queries -------------------------------------------------------------------------------------------------------
@@ -167,7 +185,7 @@ class KnownFacts(LiveEdges):
         """Yield the edges that differ from all before them."""
         seen = set[tuple[str, int, int]]()
         for edge in edges:
-            ends = self._one(edge.subject), self._one(edge.object)
+            ends = self._entity(edge.subject), self._entity(edge.object)
             left, right = sorted(ends) if edge.side != WHOLE else ends
             if edge.relation == SAME_AS:
                 left, right = sorted((edge.subject, edge.object))
@@ -196,12 +214,12 @@ class KnownFacts(LiveEdges):
             if start is not None:
                 links = self._onward(at, "subject", relation.name)
                 if end is not None:
-                    return iter(path_from(self._one(start), self._one(end), links))
-                return (each.edge for each in walk(self._one(start), links))
+                    return iter(path_from(self._entity(start), self._entity(end), links))
+                return (each.edge for each in walk(self._entity(start), links))
             if end is not None:
-                return (each.edge for each in walk(self._one(end), self._onward(at, "object", relation.name)))
+                return (each.edge for each in walk(self._entity(end), self._onward(at, "object", relation.name)))
         found = self._candidates(at, start, relation, end)
-        return found if end is None else (edge for edge in found if self._one(edge.object) == self._one(end))
+        return found if end is None else (edge for edge in found if self._entity(edge.object) == self._entity(end))
 
     def _candidates(self, at: int, start: int | None, relation: Relation | None, end: int | None) -> Iterator[Edge]:
         name = relation.name if relation is not None else None
@@ -215,8 +233,8 @@ class KnownFacts(LiveEdges):
         if end is not None:
             return self._rows("object", end, name)
         if name is not None:
-            return self._index.edges(f"relation = ? AND {LIVE} ORDER BY seq DESC", name, self._until, self._until)
-        return self._index.edges(f"{LIVE} ORDER BY seq DESC", self._until, self._until)
+            return self._live("relation = ? ORDER BY seq DESC", name)
+        return self._live("TRUE ORDER BY seq DESC")
 
     def timeline(self, subject: str, read: NamedRelation, limit: int) -> list[Span]:
         """Return all facts about a subject and a relation, by when they begin; the last ones if there are many."""
@@ -243,7 +261,7 @@ class KnownFacts(LiveEdges):
             return []
         return [
             Neighbour(entity=self._name(each.entity, each.edge), distance=each.distance, fact=self._fact(each.edge.seq))
-            for each in islice(walk(self._one(start), self._links(at), depth), limit)
+            for each in islice(walk(self._entity(start), self._links(at), depth), limit)
         ]
 
     def path(self, one: str, other: str, at: int) -> list[Fact]:
@@ -251,26 +269,25 @@ class KnownFacts(LiveEdges):
         start, end = self._index.entity(one), self._index.entity(other)
         if start is None or end is None:
             return []
-        return [self._fact(edge.seq) for edge in path_between(self._one(start), self._one(end), self._links(at))]
+        return [self._fact(edge.seq) for edge in path_between(self._entity(start), self._entity(end), self._links(at))]
 
     def joined(self, first: str, second: str) -> tuple[list[Fact], list[Fact]]:
         """Return the facts by which two names are one entity: directly, and through other names."""
         start, end = self._index.entity(first), self._index.entity(second)
         if start is None or end is None:
             return [], []
-        live = [row for name in self._names(start) for row in self._edges_of(name, SAME_AS)]
+        live = [row for name in self._names(start) for row in self._joins_of(name)]
         direct = {row.seq for row in live if {row.subject, row.object} == {start, end}}
 
         def links(entity: int) -> Iterator[tuple[int, Edge]]:
-            return ((row.object, row) for row in self._edges_of(entity, SAME_AS) if row.seq not in direct)
+            return ((row.object, row) for row in self._joins_of(entity) if row.seq not in direct)
 
         through = path_between(start, end, links)
         return [self._fact(seq) for seq in sorted(direct)], [self._fact(edge.seq) for edge in through]
 
-    def _edges_of(self, name: int, relation: str) -> Iterator[Edge]:
-        """Yield the live facts about a name itself, not about the names joined with it."""
-        where = f"subject = ? AND relation = ? AND {LIVE}"
-        return self._index.edges(where, name, relation, self._until, self._until)
+    def _joins_of(self, name: int) -> Iterator[Edge]:
+        """Yield the live facts that join a name itself, not the names joined with it, with others."""
+        return self._live("subject = ? AND relation = ?", name, SAME_AS)
 
     def _links(self, at: int) -> Links:
         """Return the links from an entity along any relation, in both directions."""
@@ -278,11 +295,11 @@ class KnownFacts(LiveEdges):
         def links(entity: int) -> Iterator[tuple[int, Edge]]:
             for edge in self._followed.each(self._rows("subject", entity)):
                 if edge.relation != SAME_AS and self._is_true(edge, at):
-                    yield self._one(edge.object), edge
+                    yield self._entity(edge.object), edge
             others = self._rows("object", entity, None, "side = ?", WHOLE)  # the rest have a mirror image
             for edge in self._followed.each(others):
                 if self._is_true(edge, at):
-                    yield self._one(edge.subject), edge
+                    yield self._entity(edge.subject), edge
 
         return links
 
@@ -292,7 +309,7 @@ class KnownFacts(LiveEdges):
         def links(entity: int) -> Iterator[tuple[int, Edge]]:
             for edge in self._followed.each(self._rows(column, entity, relation)):
                 if self._is_true(edge, at):
-                    yield self._one(edge.object if column == "subject" else edge.subject), edge
+                    yield self._entity(edge.object if column == "subject" else edge.subject), edge
 
         return links
 
@@ -300,4 +317,4 @@ class KnownFacts(LiveEdges):
         """Return the name that an entity has in a fact."""
         fact = self._fact(edge.seq)
         number = self._index.entity(fact.object)
-        return fact.object if number is not None and self._one(number) == entity else fact.subject
+        return fact.object if number is not None and self._entity(number) == entity else fact.subject

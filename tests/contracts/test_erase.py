@@ -445,6 +445,7 @@ def test_no_snapshot_is_taken_of_a_document_whose_tombstone_is_not_folded(
     assert bus.converse(snapshots.take(keys, page.name, lambda: True))
     names = PageKeys(keys, page.name, bus.converse(read_checkpoint(keys)).build)
     stored = bus.converse(snapshots.nearest(keys, names, bus.position().shards[keys.shard]))
+    assert stored is not None
     assert id not in [one.id for one in bus.converse(snapshots.load(names, stored))]
 
 
