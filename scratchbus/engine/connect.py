@@ -144,14 +144,7 @@ def _embedded(directory: Path, appendfsync: str, options: dict[str, Any], socket
 
 def _server(url: str, options: dict[str, Any], socket_timeout: float) -> Target:
     server_makers = makers(url, options, url)
-    return Target(
-        url,
-        f"the engine at {without_password(url)}",
-        "server",
-        lambda timeout, _: Link(server_makers.make(timeout)),
-        lambda timeout, _: links_async.AsyncLink(server_makers.amake(), timeout),
-        socket_timeout,
-    )
+    return _remote(url, "server", "engine", socket_timeout, lambda _: server_makers, OneServer())
 
 
 def _cluster(url: str, bus: str, options: dict[str, Any], socket_timeout: float) -> Target:
@@ -159,16 +152,7 @@ def _cluster(url: str, bus: str, options: dict[str, Any], socket_timeout: float)
     if hosts.name:
         raise InvalidURL(f"{without_password(url)!r}: a cluster has no databases; end the URL after the hosts")
     server_makers = makers(hosts.server, options, url)
-    where = f"the cluster at {without_password(url)}"
-    return Target(
-        url,
-        where,
-        "cluster",
-        lambda timeout, address: Link(server_makers.make(timeout, address)),
-        lambda timeout, address: links_async.AsyncLink(server_makers.amake(address), timeout),
-        socket_timeout,
-        topology=Cluster(hosts.addresses, bus),
-    )
+    return _remote(url, "cluster", "cluster", socket_timeout, lambda _: server_makers, Cluster(hosts.addresses, bus))
 
 
 def _sentinel(url: str, options: dict[str, Any], socket_timeout: float) -> Target:
@@ -180,14 +164,21 @@ def _sentinel(url: str, options: dict[str, Any], socket_timeout: float) -> Targe
     def makers_of(address: Address) -> Makers:
         return sentinels if address in hosts.addresses else server_makers
 
+    return _remote(url, "sentinel", "engine", socket_timeout, makers_of, Sentinels(hosts.addresses, hosts.name))
+
+
+def _remote(
+    url: str, kind: str, noun: str, socket_timeout: float, makers_of: Callable[[Address], Makers], topology: Topology
+) -> Target:
+    """Return the target of servers to which redis-py opens the connections; `noun` is its name in messages."""
     return Target(
         url,
-        f"the engine at {without_password(url)}",
-        "sentinel",
+        f"the {noun} at {without_password(url)}",
+        kind,
         lambda timeout, address: Link(makers_of(address).make(timeout, address)),
         lambda timeout, address: links_async.AsyncLink(makers_of(address).amake(address), timeout),
         socket_timeout,
-        topology=Sentinels(hosts.addresses, hosts.name),
+        topology=topology,
     )
 
 

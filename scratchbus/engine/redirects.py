@@ -26,7 +26,9 @@ T = TypeVar("T")
 Address = tuple[str, int]
 """Host and port of a server."""
 
-_ONLY_SERVER: Address = ("", 0)
+ONLY_SERVER: Address = ("", 0)
+"""The address of the server of a URL that names only one."""
+
 _ASKING = ("ASKING",)
 
 
@@ -75,11 +77,11 @@ class OneServer:
     """All shards are always on the same server."""
 
     retry_seconds = 0.0
-    only = _ONLY_SERVER
+    only = ONLY_SERVER
 
     def address(self, shard: int) -> Address | None:
         """Return the address that stands for it."""
-        return _ONLY_SERVER
+        return ONLY_SERVER
 
     def learn(self) -> Learning[None]:
         """Do nothing: there is nothing to learn."""
@@ -177,7 +179,7 @@ def deliver(
                 for command in call.commands:
                     replies += yield from deliver(topology, Call(call.shard, (command,)), where)
                 return replies
-            ask_address = (failure.host or (address or _ONLY_SERVER)[0], failure.port)
+            ask_address = (failure.host or (address or ONLY_SERVER)[0], failure.port)
             continue
         yield Pause(backoff(attempt))
     raise AssertionError("unreachable")

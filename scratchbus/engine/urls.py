@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from scratchbus.engine.connections import AsyncConnection, Connection
-from scratchbus.engine.redirects import Address
+from scratchbus.engine.redirects import ONLY_SERVER, Address
 from scratchbus.errors import InvalidURL
 from scratchbus.telemetry.lazy import lazy
 
@@ -36,22 +36,22 @@ _PORT, _SENTINEL_PORT = 6379, 26379
 
 
 class Makers(NamedTuple):
-    """Functions that create connections to the server of a URL, or with its options to another address."""
+    """Functions that create connections to the server of a URL, or with its options to an address that names a host."""
 
     blocking: Callable[..., Connection]
     nonblocking: Callable[..., AsyncConnection]
 
-    def make(self, timeout: float | None, address: Address | None = None) -> Connection:
+    def make(self, timeout: float | None, address: Address) -> Connection:
         """Create a blocking connection; a reply may take at most `timeout` seconds."""
         return self.blocking(socket_timeout=timeout, **_at(address))
 
-    def amake(self, address: Address | None = None) -> AsyncConnection:
+    def amake(self, address: Address) -> AsyncConnection:
         """Create an asyncio connection."""
         return self.nonblocking(socket_timeout=None, **_at(address))
 
 
-def _at(address: Address | None) -> dict[str, Any]:
-    return {} if address is None else {"host": address[0], "port": address[1]}
+def _at(address: Address) -> dict[str, Any]:
+    return {"host": address[0], "port": address[1]} if address[0] else {}
 
 
 def makers(url: str, options: Mapping[str, Any], shown: str) -> Makers:
@@ -71,7 +71,7 @@ def makers(url: str, options: Mapping[str, Any], shown: str) -> Makers:
             raise InvalidURL(f"{without_password(shown)!r}: the file of {option} does not exist; check its path")
     result = Makers(lambda **address: cls(**{**merged, **address}), lambda **address: acls(**{**amerged, **address}))
     try:
-        result.make(None), result.amake()  # these validate the options
+        result.make(None, ONLY_SERVER), result.amake(ONLY_SERVER)  # these validate the options
     except (ValueError, TypeError, redis_errors.RedisError) as error:
         raise _not_a_url(shown, error) from None
     return result

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from scratchbus.engine.steps import Fetch, Step
 from scratchbus.errors import ArchiveDamaged
-from scratchbus.eventlog.archive_protocol import LogArchive
 from scratchbus.eventlog.below_floor import no_archive
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.index_entries import ENTRY, ID, ULID_LENGTH, PagedOut, bytes_of, id_text
@@ -144,7 +143,7 @@ def load_table(log: Log, shard: int, name: TableName) -> Step[Table]:
     if loaded is None:
         if log.archive is None:
             raise no_archive(shard, "the index of paged-out observations")
-        content: bytes = yield Fetch(partial(_fetch, log.archive, shard, name.sha256))
+        content: bytes = yield Fetch(partial(log.archive.table, shard, name.sha256))
         try:
             loaded = Table(content)
         except (ValueError, struct.error) as problem:
@@ -155,10 +154,6 @@ def load_table(log: Log, shard: int, name: TableName) -> Step[Table]:
     while len(log.tables) > MAX_LOADED:
         log.tables.pop(next(iter(log.tables)), None)
     return loaded
-
-
-def _fetch(archive: LogArchive, shard: int, sha256: str) -> bytes:
-    return archive.table(shard, sha256)
 
 
 def find_in_tables(log: Log, shard: int, names: Sequence[TableName], ids: Iterable[str]) -> Step[dict[str, PagedOut]]:

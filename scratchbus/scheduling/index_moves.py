@@ -8,7 +8,6 @@ from secrets import token_hex
 from scratchbus.engine.scripts import Command
 from scratchbus.engine.steps import Fetch, Step, ask_all
 from scratchbus.errors import ArchiveDamaged, ArchiveUnavailable
-from scratchbus.eventlog.archive_protocol import LogArchive
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import read_unchecked
 from scratchbus.eventlog.index_entries import entries_in, ids_in
@@ -56,7 +55,7 @@ def move_index(log: Log, shard: int, page: str) -> Step[bool]:
     if not ids:
         return False
     try:
-        sha256 = yield Fetch(partial(_put, log.archive, shard, pack_table(ids, positions)))
+        sha256 = yield Fetch(partial(log.archive.put_table, shard, pack_table(ids, positions)))
     except (ArchiveDamaged, ArchiveUnavailable) as problem:
         logger.warning("the index of paged-out observations stays in the engine", page=page, problem=str(problem))
         return False
@@ -69,7 +68,3 @@ def move_index(log: Log, shard: int, page: str) -> Step[bool]:
         ("HSET", names.tables, name.number, str(name), "kept", 0, "moved", moved + len(ids)),
     ]
     return (yield from write_if_unchanged(keys, checkpoint, reads, writes, scratch_page.IN_TABLES))
-
-
-def _put(archive: LogArchive, shard: int, content: bytes) -> str:
-    return archive.put_table(shard, content)
