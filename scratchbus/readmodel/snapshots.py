@@ -25,7 +25,7 @@ from scratchbus.eventlog.gaps import are_erased, count_all_erased
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
 from scratchbus.eventlog.lag import end_of
 from scratchbus.eventlog.positions import count_positions
-from scratchbus.eventlog.raw_entries import entry_id, entry_position, text_of
+from scratchbus.eventlog.raw_entries import entry_id, entry_kind, entry_position, text_of
 from scratchbus.eventlog.stored_documents import read_observations
 from scratchbus.readmodel.type_indexes import type_indexes
 
@@ -203,14 +203,17 @@ def pack(rows: Sequence[bytes]) -> bytes:
 def take(keys: ShardKeys, page: str, is_wanted: Callable[[], bool]) -> Step[bool]:
     """Write a snapshot of a page as it is folded now, if one is due; return whether it was written.
 
-    Gives up if another process folds meanwhile, if a tombstone may not be folded yet, or when it is no longer wanted.
+    Gives up if another process folds meanwhile, if a tombstone may not be folded yet, and when it is no longer wanted.
     Skips a page with paged-out documents, which the snapshot would lack: readers of the past then fold their own.
     """
     shard, key = keys.shard, checkpoint_key(keys)
     erased = yield from count_all_erased(keys)
     checkpoint = yield from read_checkpoint(keys)
-    if erased and end_of((yield from ask(shard, "GET", keys.tail)), shard) != checkpoint.position:
-        return False
+    if erased:
+        after = f"({checkpoint.position.stream_id}"
+        unfolded = yield from ask(shard, "XRANGE", keys.log, after, "+", "COUNT", PART)
+        if len(unfolded) == PART or b"erased" in map(entry_kind, unfolded):
+            return False
     names = PageKeys(keys, page, checkpoint.build)
     if checkpoint.is_paged and (yield from ask(shard, "EXISTS", names.paged, names.tables)):
         return False

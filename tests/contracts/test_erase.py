@@ -442,6 +442,7 @@ def test_no_snapshot_is_taken_of_a_document_whose_tombstone_is_not_folded(
         page.erase(id, reason="asked for")
     assert not bus.converse(snapshots.take(keys, page.name, lambda: True))
     project(bus)
+    page.add("observation", "is not folded either, and no tombstone")
     assert bus.converse(snapshots.take(keys, page.name, lambda: True))
     names = PageKeys(keys, page.name, bus.converse(read_checkpoint(keys)).build)
     stored = bus.converse(snapshots.nearest(keys, names, bus.position().shards[keys.shard]))
