@@ -105,7 +105,7 @@ def _refuse(shard: int, form: int) -> NoReturn:
 def not_folded_from(shard: int, id: object) -> LogRewound:
     """Return the error for state of another log, or folded by an older version from an entry added by hand."""
     return LogRewound(
-        f"shard {shard}: the state was folded up to {id}, not an event of this log; run `scratchbus rebuild`"
+        f"shard {shard}: the state was folded up to {id}, which is no event of this log; run `scratchbus rebuild`"
     )
 
 

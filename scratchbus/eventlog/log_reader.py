@@ -113,7 +113,9 @@ class LogReader:
             except PositionLost as lost:
                 if not self._skips_lost:
                     raise
-                logger.warning("going on after the archived events", shard=at.shard, reason=str(lost))
+                logger.warning(
+                    "the archive cannot be read; continuing after its events", shard=at.shard, reason=str(lost)
+                )
         found = archived or entries
         is_whole = not found or _missing(at, found) == 0
         is_end = not archived and len(entries) < count

@@ -144,7 +144,7 @@ class Feeds:
                     if self._closed.is_set():
                         return
                     if attempt == 0:
-                        logger.warning("the log cannot be read; going on trying", reason=str(problem))
+                        logger.warning("the log cannot be read; trying again", reason=str(problem))
                     self._closed.wait(backoff(attempt))
                     attempt += 1
 
@@ -238,6 +238,6 @@ class AsyncFeeds:
             except Exception as problem:  # followers must not wait for a task that has died
                 feed.trouble = _as_log_error(problem)
                 if attempt == 0:
-                    logger.warning("the log cannot be read; going on trying", reason=str(problem))
+                    logger.warning("the log cannot be read; trying again", reason=str(problem))
                 await asyncio.sleep(backoff(attempt))
                 attempt += 1

@@ -149,7 +149,7 @@ def _sweep_job(bus: Host, stop: threading.Event, failures: list[Exception]) -> N
             failures.append(problem)
             return
         if count:
-            logger.info("time has come", events=count)
+            logger.info("events fell due", events=count)
         if documents:
             logger.debug("paged out", documents=documents)
 

@@ -73,7 +73,7 @@ def test_a_daemon_stops_cleanly(start, log, name, number):
 
 def is_waiting(daemon):
     """Return whether a daemon has logged that it waits for the engine."""
-    return any(map(daemon.has_logged, ("waiting", "the log cannot be read; going on trying", "waiting for the engine")))
+    return any(map(daemon.has_logged, ("waiting", "the log cannot be read; trying again", "waiting for the engine")))
 
 
 @pytest.mark.slow

@@ -312,7 +312,7 @@ def test_up_runs_projector_and_expirer_until_a_signal(cli: Cli, tmp_path: Path, 
             up.wait_for(str(tmp_path / "up"))
             up.wait_for("projector, expirer")
             id = cli.json(*own, "add", "observation", "short", "--source", "me", "--ttl", "300ms").document["id"]
-            up.wait_for("time has come")
+            up.wait_for("events fell due")
             kinds = [each["kind"] for each in cli.json(*own, "history", id).documents]
             assert kinds == ["added", "status_changed"]
             assert cli.json(*own, "status").document["shards"][0]["rejected"] == 0
@@ -328,11 +328,11 @@ def test_up_continues_after_the_engine_dies(cli: Cli, tmp_path: Path):
     try:
         with cli.start(*own, "up") as up:
             cli.json(*own, "add", "observation", "short", "--source", "me", "--ttl", "300ms")
-            up.wait_for("time has come")
+            up.wait_for("events fell due")
             os.kill(cli.json(*own, "status").document["engine_pid"], signal.SIGKILL)
             up.seen = b""
             cli.json(*own, "add", "observation", "short", "--source", "me", "--ttl", "300ms")
-            up.wait_for("time has come")
+            up.wait_for("events fell due")
             assert up.interrupt() == 0
     finally:
         cli(*own, "stop")
