@@ -11,12 +11,13 @@ id>/open` has the id of the last event, a `|`, and the documents as one part.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import START, Position
+from scratchbus.engine.scripts import Key, lua_script
 from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.errors import EngineForbidden, EngineFull, EngineReadOnly
 from scratchbus.eventlog.checkpoint import checkpoint_key, read_checkpoint
@@ -48,6 +49,14 @@ MAX_UNPACKED = 256 * 1024 * 1024
 
 
 _FIELD = re.compile(rb"(\d{1,16})-(\d{1,16})(/?.*)", re.DOTALL)  # others were added by hand
+
+
+@lua_script("readmodel/snapshot")
+def _write_field(*, snapshots: Key, never: Key, erased: str, field: str, value: bytes, count: int) -> None:
+    """Write a field of a page's snapshots, unless the number of erased events is another than `count`.
+
+    `erased` is the key of these, which a projector may only read.
+    """
 
 
 class Snapshot(NamedTuple):
@@ -143,16 +152,24 @@ def store(
 ) -> Step[None]:
     """Write a snapshot, if this user may and the engine has room.
 
-    `erased` is the number of events erased when it was begun: if more have been erased since, the snapshot is deleted,
-    as it may contain them. Writing it twice does no harm, so it is retried as a read is.
+    `erased` is the number of events erased when it was begun: if more have been erased since, it is not written, as it
+    may contain them. Writing it twice does no harm, so it is retried as a read is.
     """
-    shard, id = keys.shard, snapshot.position.stream_id
+    id = snapshot.position.stream_id
+    fields = {f"{id}/{number}": part for number, part in enumerate(parts)}
+    fields[id] = f"{snapshot.documents}|{len(parts)}|{event_id}".encode()
+    yield from _write(keys, names, fields, erased)
+
+
+def _write(keys: ShardKeys, names: PageKeys, fields: Mapping[str, bytes], erased: int) -> Step[None]:
+    """Write fields of snapshots, until one is refused: then an erasure has deleted those before it."""
     with suppress(EngineReadOnly, EngineForbidden, EngineFull):
-        for number, part in enumerate(parts):
-            yield from ask(shard, "HSET", names.snapshots, f"{id}/{number}", part)
-        yield from ask(shard, "HSET", names.snapshots, id, f"{snapshot.documents}|{len(parts)}|{event_id}")
-        if (yield from count_all_erased(keys)) != erased:
-            yield from ask(shard, "HDEL", names.snapshots, id, *(f"{id}/{number}" for number in range(len(parts))))
+        for field, value in fields.items():
+            command = _write_field(
+                snapshots=names.snapshots, erased=keys.erased, never=keys.ids, field=field, value=value, count=erased
+            )
+            if not _write_field.answer((yield from ask(keys.shard, *command)), 1, 0)[0]:
+                return
 
 
 class OpenSnapshot(NamedTuple):
@@ -165,12 +182,8 @@ class OpenSnapshot(NamedTuple):
 
 def store_open(keys: ShardKeys, names: PageKeys, snapshots: Sequence[OpenSnapshot], erased: int) -> Step[None]:
     """Write snapshots of the open observations, as `store` does."""
-    fields = [f"{each.position.stream_id}/open" for each in snapshots]
-    with suppress(EngineReadOnly, EngineForbidden, EngineFull):
-        for field, each in zip(fields, snapshots, strict=True):
-            yield from ask(keys.shard, "HSET", names.snapshots, field, each.event_id.encode() + b"|" + pack(each.rows))
-        if fields and (yield from count_all_erased(keys)) != erased:
-            yield from ask(keys.shard, "HDEL", names.snapshots, *fields)
+    fields = {f"{each.position.stream_id}/open": each.event_id.encode() + b"|" + pack(each.rows) for each in snapshots}
+    yield from _write(keys, names, fields, erased)
 
 
 def take_open(keys: ShardKeys, page: str) -> Step[bool]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from scratchbus.archive.archive_check import verify
 from scratchbus.archive.stores import DirectoryStore, open_store
 from scratchbus.domain.events import Added, Updated
 from scratchbus.domain.position import Position
-from scratchbus.engine.steps import Step
+from scratchbus.engine.steps import Step, ask
 from scratchbus.errors import (
     ArchiveBusy,
     ArchiveDamaged,
@@ -427,6 +428,29 @@ def test_snapshot_begun_before_an_erasure_is_not_stored(
     made = snapshots.Snapshot(end.position, 5, 1)
     bus.converse(snapshots.store(keys, names, made, end.id, packed, erased))
     assert send(bus, "EXISTS", names.snapshots) == 0
+
+
+def test_a_snapshot_that_was_begun_before_it_is_never_there(bus: Bus, page: Page, connect: Callable[..., Bus]) -> None:
+    """Whoever is killed while it is written could not delete it."""
+    id = whisper(page)
+    project(bus)
+    keys = keys_of(bus)
+    names = PageKeys(keys, page.name, bus.converse(read_checkpoint(keys)).build)
+    documents = [encode_document(one) for one in page.list(limit=None)]
+    end, erased = page.history(id)[-1], bus.converse(count_all_erased(keys))
+    connect().page().erase(id, reason="asked for")
+
+    def watched(writing: Step[None]) -> Step[None]:
+        reply: Any = None
+        with suppress(StopIteration):
+            while True:
+                reply = yield writing.send(reply)
+                assert (yield from ask(keys.shard, "EXISTS", names.snapshots)) == 0
+
+    made = snapshots.Snapshot(end.position, len(documents), 1)
+    bus.converse(watched(snapshots.store(keys, names, made, end.id, [snapshots.pack(documents)], erased)))
+    opened = snapshots.OpenSnapshot(end.position, end.id, documents)
+    bus.converse(watched(snapshots.store_open(keys, names, [opened], erased)))
 
 
 def test_no_snapshot_is_taken_of_a_document_whose_tombstone_is_not_folded(
