@@ -97,7 +97,7 @@ def test_lines_are_packed_after_the_main_thread_has_ended(monkeypatch) -> None:
     ],
 )
 def test_blocks_that_do_not_match_the_content_are_refused(change: Callable[[Packed], Packed], monkeypatch) -> None:
-    monkeypatch.setattr(blocks, "BLOCK_BYTES", 100)
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 80)
     packed = pack([b"%030d" % number for number in range(10)])
     assert len(packed.blocks) > 3
     with pytest.raises(ValueError, match=r"block|lines"):

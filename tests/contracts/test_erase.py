@@ -43,7 +43,7 @@ from scratchbus.readmodel.catch_up import catch_up
 from tests.clock import Clock
 from tests.contracts.test_verify import live
 from tests.inspection import archive, documents, entries, heads, keys_of, outdate, project, send
-from tests.travelling import only, stored_snapshots
+from tests.past_pages import only, stored_snapshots
 from tests.waiting import eventually
 
 SECRET = "s3cr3t-content"
@@ -117,8 +117,8 @@ def test_erase_clears_the_caches_of_its_process(bus: Bus, page: Page, is_folded:
     assert SECRET not in str(kept)
 
 
-def test_who_folds_everything_counts_only_what_is_left(bus: Bus, page: Page) -> None:
-    page.erase(whisper(page), reason="asked for")
+def test_verify_and_rebuild_count_no_erased_events(bus: Bus, page: Page) -> None:
+    page.erase(add_secret(page), reason="asked for")
     left = len(list(bus.events()))
     assert left < sum(end.seq for end in bus.position().shards)
     assert (bus.verify().events, bus.rebuild().events) == (left, left)
@@ -430,9 +430,9 @@ def test_snapshot_begun_before_an_erasure_is_not_stored(
     assert send(bus, "EXISTS", names.snapshots) == 0
 
 
-def test_a_snapshot_that_was_begun_before_it_is_never_there(bus: Bus, page: Page, connect: Callable[..., Bus]) -> None:
+def test_a_snapshot_begun_before_an_erasure_is_not_stored(bus: Bus, page: Page, connect: Callable[..., Bus]) -> None:
     """Whoever is killed while it is written could not delete it."""
-    id = whisper(page)
+    id = add_secret(page)
     project(bus)
     keys = keys_of(bus)
     names = PageKeys(keys, page.name, bus.converse(read_checkpoint(keys)).build)
@@ -453,12 +453,12 @@ def test_a_snapshot_that_was_begun_before_it_is_never_there(bus: Bus, page: Page
     bus.converse(watched(snapshots.store_open(keys, names, [opened], erased)))
 
 
-def test_no_snapshot_is_taken_of_a_document_whose_tombstone_is_not_folded(
+def test_a_document_with_an_unfolded_tombstone_is_not_stored_in_a_snapshot(
     bus: Bus, page: Page, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(snapshots, "MIN_EVENTS", 1)
     monkeypatch.setattr(snapshots, "EVENTS_PER_DOCUMENT", 0)
-    id = whisper(page)
+    id = add_secret(page)
     project(bus)
     keys = keys_of(bus)
     monkeypatch.setattr("scratchbus.commands.erase.catch_up", _die_after(2))
@@ -474,10 +474,10 @@ def test_no_snapshot_is_taken_of_a_document_whose_tombstone_is_not_folded(
     assert id not in [one.id for one in bus.converse(snapshots.load(names, stored))]
 
 
-def test_a_snapshot_made_from_one_that_still_has_it_does_not_keep_it(
+def test_a_snapshot_based_on_one_with_erased_content_is_not_stored(
     bus: Bus, page: Page, connect: Callable[..., Bus], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    id = whisper(page)
+    id = add_secret(page)
     page.add("observation", "after it")
     with only("from what was open"):
         assert id in [one.id for one in page.as_of(bus.position()).active()]

@@ -25,7 +25,7 @@ def feed(bus, page):
 
 
 def test_feed_returns_the_events_after_a_known_cursor(bus, feed):
-    end = bus.converse(end_of(feed.log, feed.shard))
+    end = bus.converse(cursor_at_end(feed.log, feed.shard))
     assert feed.after(end) == []
     first, second = feed._items
     for item, later_events in ((first, [second]), (second, [])):
@@ -33,7 +33,7 @@ def test_feed_returns_the_events_after_a_known_cursor(bus, feed):
 
 
 def test_feed_returns_none_for_an_unknown_cursor(bus, feed):
-    end = bus.converse(end_of(feed.log, feed.shard))
+    end = bus.converse(cursor_at_end(feed.log, feed.shard))
     later = end.position._replace(seq=end.position.seq + 1)
     earlier = end.position._replace(seq=end.position.seq - 3)
     for cursor in (

@@ -13,7 +13,7 @@ from scratchbus.scheduling.expiry import sweep
 from tests.contracts.test_huge_numbers import read_everything
 from tests.engines import ONE
 from tests.inspection import keys_of, project, send
-from tests.travelling import only
+from tests.past_pages import only
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.engines(*ONE), pytest.mark.damages_the_log]
@@ -51,7 +51,7 @@ def test_status_ignores_names_that_are_not_utf8(bus, page):
     assert [each.id for each in read_everything(bus, page)] == [observation.id]
 
 
-def test_pages_whose_names_are_no_text_are_in_nobodys_way(bus, page):
+def test_page_names_that_are_not_text_are_ignored(bus, page):
     send(bus, "HSET", keys_of(bus).pages, b"\xff", "1")
     story = page.add("observation", "story")
     resting = page.add("observation", "rests", evidence=[story.id])
@@ -59,7 +59,7 @@ def test_pages_whose_names_are_no_text_are_in_nobodys_way(bus, page):
     bus.push_types(parse_registry("types:\n  observation:\n", "types"))
 
 
-def test_a_rebuild_goes_past_keys_that_are_of_no_build(bus, page):
+def test_a_rebuild_ignores_keys_of_no_build(bus, page):
     page.add("observation", "story")
     keys = keys_of(bus)
     forged = [f"{keys.tag}p1x:docs:main", f"{keys.tag}p1", f"{keys.tag}p9".encode() + b"\xff:x"]
@@ -78,7 +78,7 @@ def test_rebuild_without_an_origin_is_refused(bus, page, monkeypatch):
         bus.rebuild()
 
 
-def test_what_folds_a_log_without_an_origin_gives_up(bus, page):
+def test_folding_a_log_without_an_origin_raises_log_rewound(bus, page):
     page.add("observation", "story")
     keys = keys_of(bus)
     send(bus, "DEL", keys.origin)
@@ -86,7 +86,7 @@ def test_what_folds_a_log_without_an_origin_gives_up(bus, page):
         bus.converse(catch_up(bus.core.log, keys.shard))
 
 
-def test_what_folds_an_entry_with_two_ids_gives_up(bus, page):
+def test_folding_an_entry_with_two_ids_raises_log_rewound(bus, page):
     """Lua and Python do not read the same one of them, so that no commit is ever valid."""
     keys = keys_of(bus)
     page.add("observation", "story")
@@ -98,7 +98,7 @@ def test_what_folds_an_entry_with_two_ids_gives_up(bus, page):
 
 
 @pytest.mark.parametrize("member", [b"\xff@main", b"\xff", b"x", b""])
-def test_a_forged_member_of_what_is_due_holds_up_no_sweep(bus, page, member):
+def test_a_forged_due_member_does_not_stop_a_sweep(bus, page, member):
     page.add("observation", "short", ttl="1ms")
     project(bus)
     send(bus, "ZADD", PageKeys(keys_of(bus), page.name).due, 1, member)
@@ -118,7 +118,7 @@ def test_a_forged_field_of_the_snapshots_is_not_read(bus, page, field):
     assert bus.verify().findings == []
 
 
-def test_a_forged_relation_is_no_obstacle(bus, page):
+def test_a_forged_relation_is_ignored(bus, page):
     story = page.add("observation", "story")
     project(bus)
     evidence = PageKeys(keys_of(bus), page.name).relation("evidence")
@@ -126,7 +126,7 @@ def test_a_forged_relation_is_no_obstacle(bus, page):
     assert list(page.consequences(story.id).observations) == [story.id]
 
 
-def test_a_forged_head_is_not_that_of_a_memory(bus):
+def test_a_forged_head_is_not_taken_for_a_memory(bus):
     keys = keys_of(bus, "session:s")
     bus.notes("s").add("a note")
     send(bus, "HSET", keys.heads("session:s"), b"\xff", "1")

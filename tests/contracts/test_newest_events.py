@@ -218,7 +218,7 @@ def test_erased_events_are_not_counted(bus, clock):
     assert rows_of(found) == expected(bus, found)
 
 
-def test_erased_events_are_not_said_to_be_archived(bus, clock):
+def test_erased_events_do_not_count_as_archived(bus, clock):
     page = bus.page()
     first = page.add("observation", "first")
     page.add("observation", "second")

@@ -425,7 +425,7 @@ def test_events_lost_before_they_were_folded_do_not_stop_a_rebuild(bus, page):
 
 
 @pytest.mark.damages_the_log
-def test_a_known_gap_is_no_obstacle_though_the_events_after_it_were_erased(bus, page):
+def test_a_rebuild_passes_a_known_gap_next_to_erased_events(bus, page):
     stories = [page.add("observation", f"{n}") for n in range(5)]
     send(bus, "XDEL", keys_of(bus).log, stories[1].position.stream_id)
     project(bus)

@@ -180,7 +180,7 @@ def test_an_unreachable_engine_is_reported(cli: Cli, tmp_path: Path):
 
 
 @pytest.mark.parametrize("position", ["99999999999999-99999", "5-5", "5-1"])
-def test_a_position_that_the_log_does_not_have_is_reported(cli: Cli, position: str):
+def test_a_position_missing_from_the_log_is_reported(cli: Cli, position: str):
     cli.add(), cli.add()
     error = _error_line(cli("tail", "--after", position), 4)
     assert position in error
