@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import json
 import re
@@ -14,6 +13,7 @@ from urllib.parse import quote
 from pydantic import ValidationError
 from pydantic_core import SchemaValidator, core_schema
 
+from scratchbus.domain.checks import check_object
 from scratchbus.domain.documents import document_of
 from scratchbus.domain.event import Event
 from scratchbus.domain.models import checked, refusal_in
@@ -82,7 +82,7 @@ def _checks() -> SchemaValidator:
 def _documents(text: str) -> list[Any]:
     try:
         document = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         pass
     else:
         return document if isinstance(document, list) else [document]
@@ -91,7 +91,7 @@ def _documents(text: str) -> list[Any]:
         if line.strip():
             try:
                 found.append(json.loads(line))
-            except ValueError as problem:
+            except (ValueError, RecursionError) as problem:
                 raise InvalidField(f"line {number}", f"is not JSON: {problem}; nothing was written") from None
     return found
 
@@ -120,7 +120,7 @@ def _observation(event: Any, type: str) -> dict[str, Any] | None:
         )
         arguments |= {} if isinstance(data, str) else {"metadata": {"data": data}}
     arguments.setdefault("content", f"{event['type']} {event.get('subject') or ''}".strip())
-    arguments["context"] = {**arguments.get("context", {}), "cloudevent": attributes}
+    arguments["context"] = check_object("context", arguments.get("context")) | {"cloudevent": attributes}
     if isinstance(event.get("traceparent"), str):
         arguments["traceparent"] = event["traceparent"]
     return arguments
@@ -134,7 +134,7 @@ def _data(event: dict[str, Any]) -> Any:
         return base64.b64decode(event["data_base64"], validate=True).decode()
     except UnicodeDecodeError:
         return {"data_base64": event["data_base64"]}
-    except (binascii.Error, TypeError):
+    except (ValueError, TypeError):
         raise ValueError("data_base64 is not base64") from None
 
 

@@ -136,3 +136,21 @@ def test_invalid_fields_are_refused_before_any_write():
 def test_the_traceparent_is_kept():
     assert read(traceparent="00-a-b-01")["traceparent"] == "00-a-b-01"
     assert "traceparent" not in read(traceparent=7)
+
+
+@pytest.mark.parametrize("context", ["a", ["a"], 7])
+def test_an_addition_with_a_context_that_is_no_object_is_refused(context):
+    theirs = {**PLAIN, "type": "scratchbus.added", "data": {"content": "x", "context": context}}
+    with pytest.raises(InvalidField, match=r"CloudEvent 1: context: .* is not a JSON object; nothing was written"):
+        read_cloud_events(json.dumps(theirs))
+
+
+def test_base64_with_other_characters_than_ascii_is_refused():
+    with pytest.raises(InvalidField, match="CloudEvent 1: data_base64 is not base64; nothing was written"):
+        read_cloud_events(json.dumps({**PLAIN, "data_base64": "ä"}))
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"specversion": ' + "[" * 100_000])
+def test_json_that_is_nested_too_deeply_is_refused(text):
+    with pytest.raises(InvalidField, match=r"line 1: is not JSON: .*; nothing was written"):
+        read_cloud_events(text)
