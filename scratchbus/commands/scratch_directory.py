@@ -163,6 +163,7 @@ class ScratchDirectory:
     def discard(self, before: float) -> int:
         """Delete files last written before a time (seconds), then empty directories; return the number of files."""
         count = 0
+        self.make()  # one that never had files has only a lock
         with self._translated_errors(""), self._open_directory("") as base:
             for _, directories, files, descriptor in os.fwalk(_FILES, topdown=False, dir_fd=base):
                 for name in files:

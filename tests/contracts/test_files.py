@@ -450,3 +450,14 @@ async def test_async_files():
         written = await bus.files("s1").write("a", "1")
         assert await bus.files("s1").list() == [written]
         assert await bus.files("s1").read("a") == b"1"
+
+
+def test_eviction_passes_over_an_ended_session_without_files(bus, files):
+    files.sync()  # makes its directory, but none for files
+    other = bus.files("s2").path("a")
+    other.write_text("1")
+    os.utime(other, (0, 0))
+    bus.end_session("s1")
+    bus.end_session("s2")
+    assert bus.evict_files() == {"s2": 1}
+    assert not other.parent.parent.exists()
