@@ -39,11 +39,20 @@ def edit(core: Core, page: str, command: MemoryEdit, occasion: Occasion | None =
     they are decided again on the new state. A retry gets the subject as the event already in the log left it. Raises
     the errors of `decide`, SessionOver, EventIdReused, or Conflict if others keep changing the subject.
     """
+    return (yield from _edit(core, page, command, occasion)).document
+
+
+def remove(core: Core, page: str, command: MemoryEdit) -> Step[Remembered | None]:
+    """Carry out an edit that removes its subject, as `edit` does, and return the subject as it was before."""
+    return (yield from _edit(core, page, command, None)).before
+
+
+def _edit(core: Core, page: str, command: MemoryEdit, occasion: Occasion | None) -> Step[_Edited]:
     job = _Job(command, occasion or command.on(core, page))
     edited: _Edited = yield Queued(core.queues, (page, command.about), job, partial(_edit_all, core))
     if edited.event is not None:
         yield Wrote(edited.event.id, edited.event.position)
-    return edited.document
+    return edited
 
 
 def append_new(core: Core, occasion: Occasion, event: Event, version: int | None = 0) -> Step[Event]:
@@ -98,10 +107,11 @@ class _Job(NamedTuple):
 
 
 class _Edited(NamedTuple):
-    """The document after an edit, and the edit's event, if it changed anything."""
+    """The document after an edit; if it changed anything, the edit's event, and the document before it."""
 
     document: Remembered | None
     event: Event | None = None
+    before: Remembered | None = None
 
 
 _Decided = list[tuple[_Job, Event | Exception | None]]
@@ -218,7 +228,8 @@ def _outcomes(
             continue
         edited = _folded_on(before, event)
         is_own = event is decision and not are_recalled
-        outcomes.append(_Edited(edited, event) if is_own or job.makes(event, before) else EventIdReused(event.id))
+        is_done = is_own or job.makes(event, before)
+        outcomes.append(_Edited(edited, event, before) if is_done else EventIdReused(event.id))
         document = edited if event is decision else document
     return outcomes
 

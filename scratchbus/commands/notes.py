@@ -8,7 +8,7 @@ from functools import partial
 from typing import Annotated, Any
 
 from scratchbus.commands.execution import Occasion
-from scratchbus.commands.memory import append_new, edit
+from scratchbus.commands.memory import append_new, edit, remove
 from scratchbus.commands.memory_edit import MemoryEdit, Revision, check_based_on
 from scratchbus.commands.memory_reads import fresh_memory
 from scratchbus.domain.checks import check_tags, check_text
@@ -23,9 +23,8 @@ from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidField, InvalidId, NotFound, TooLarge, shown
 from scratchbus.projections.notebook import Notebook
 from scratchbus.projections.notes import PREFIX, evolve
-from scratchbus.readmodel.history import history
 from scratchbus.readmodel.memory_cache import CachedMemory
-from scratchbus.readmodel.memory_history import folded, history_of, history_of_all
+from scratchbus.readmodel.memory_history import history_of, history_of_all
 from scratchbus.readmodel.scope import Core
 from scratchbus.settings import Settings
 
@@ -124,10 +123,8 @@ def update(core: Core, page: str, arguments: Mapping[str, Any]) -> Step[NoteResu
 
 def delete(core: Core, page: str, arguments: Mapping[str, Any]) -> Step[NoteResult]:
     """Delete a note; return its last state."""
-    command = DeleteNote.parse(arguments)
-    yield from edit(core, page, command)
-    *before, _ = yield from history(core.log, page, command.id)
-    return (yield from _result(core, page, folded(before, command.id), "Deleted"))
+    note = yield from remove(core, page, DeleteNote.parse(arguments))
+    return (yield from _result(core, page, note, "Deleted"))
 
 
 def search(core: Core, page: str, query: str | None, tags: Sequence[str] | None) -> Step[NotesResult]:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Annotated, Any, cast
 
 from scratchbus.commands.execution import Occasion
-from scratchbus.commands.memory import edit
+from scratchbus.commands.memory import edit, remove
 from scratchbus.commands.memory_edit import MemoryEdit, Revision, check_based_on
 from scratchbus.commands.memory_reads import fresh_memory
 from scratchbus.domain.checks import check_label
@@ -21,7 +21,7 @@ from scratchbus.engine.steps import Step
 from scratchbus.errors import NotFound, shown
 from scratchbus.projections.preferences import PREFIX
 from scratchbus.readmodel.history import history
-from scratchbus.readmodel.memory_history import folded, history_of
+from scratchbus.readmodel.memory_history import history_of
 from scratchbus.readmodel.scope import Core
 
 PAGES = "knowledge:"
@@ -102,11 +102,7 @@ def write(core: Core, page: str, kind: type[MemoryEdit], arguments: Mapping[str,
 
 def forget(core: Core, page: str, arguments: Mapping[str, Any]) -> Step[Preference]:
     """Forget a preference, and return its last state."""
-    command = ForgetPreference.parse(arguments)
-    forgotten = yield from edit(core, page, command)
-    events = yield from history(core.log, page, command.about)
-    before = [event for event in events if forgotten is not None and event.position < forgotten.position]
-    return cast(Preference, folded(before, command.about) or forgotten)
+    return cast(Preference, (yield from remove(core, page, ForgetPreference.parse(arguments))))
 
 
 def list_all(core: Core, page: str) -> Step[list[Preference]]:
