@@ -9,22 +9,26 @@ from scratchbus.commands.add_many import add_many
 from scratchbus.commands.change import Resolve
 from scratchbus.commands.execution import execute
 from scratchbus.commands.fact_reads import read_facts
+from scratchbus.domain.checks import MAX_EVIDENCE
 from scratchbus.domain.digest import digest_of
 from scratchbus.domain.facts import Fact, plain_entity
 from scratchbus.domain.knowledge import Span
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.observation_models import NewObservation
 from scratchbus.engine.steps import Step
-from scratchbus.errors import Conflict, NotFound
+from scratchbus.errors import Conflict, InvalidInput, NotFound
 from scratchbus.projections.stored_observation import AnyObservation
 from scratchbus.readmodel.known_facts import KnownFacts
 from scratchbus.readmodel.page_query import active
 from scratchbus.readmodel.scope import Core
+from scratchbus.telemetry.logs import stderr_logger
 
 CONTEST = "fact_contest"
 """The tag of the observations that ask which of several facts is true."""
 
 _TYPE = "pending_confirmation"
+
+logger = stderr_logger()
 
 
 def pending_review(core: Core, page: str) -> Step[list[Observation]]:
@@ -54,7 +58,10 @@ def ask_about(core: Core, page: str, facts: Sequence[Fact]) -> Step[None]:
             sides = [fact for fact in rivals if fact.id in span.contested_by]
             key = digest_of(CONTEST, plain_entity(span.fact.subject), span.fact.relation, span.begins.isoformat())
             questions[key] = _question(key, sorted([*sides, span.fact], key=lambda fact: fact.added_seq))
-    yield from add_many(core, page, list(questions.values()), None)
+    try:
+        yield from add_many(core, page, list(questions.values()), None)
+    except (InvalidInput, Conflict) as problem:  # the facts are in the log
+        logger.warning("a question about contested facts was not added", page=page, reason=str(problem))
     if found and not questions:
         yield from settle_contests(core, page)
 
@@ -76,7 +83,7 @@ def _question(key: str, facts: Sequence[Fact]) -> NewObservation:
         status="pending_review",
         tags=[CONTEST],
         dedupe_key=f"{CONTEST}:{key}",
-        evidence=list(dict.fromkeys(id for fact in facts for id in fact.evidence)),
+        evidence=list(dict.fromkeys(id for fact in facts for id in fact.evidence))[:MAX_EVIDENCE],
         context={"subject": first.subject, "relation": first.relation, "facts": [fact.id for fact in facts]},
     )
 

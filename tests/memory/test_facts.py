@@ -9,7 +9,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from scratchbus import AsyncBus, Bus, Facts
+from scratchbus import AsyncBus, Bus, Facts, NewObservation
 from scratchbus.commands.contested_facts import CONTEST
 from scratchbus.errors import (
     Conflict,
@@ -489,3 +489,26 @@ def test_a_clock_behind_the_engines_hides_no_new_facts(facts, monkeypatch):
     )  # a clock that is far behind the engine's
     facts.assert_fact("a", "uses", "b")
     assert len(facts.query()) == 1
+
+
+@USUAL
+def test_a_fact_is_asserted_even_if_the_page_has_no_room_for_the_question(connect):
+    bus, other = (
+        connect(max_observations=1, on_full="refuse"),
+        connect(source="other", max_observations=1, on_full="refuse"),
+    )
+    bus.page("knowledge:p1").add("risk_alert", "a")
+    bus.facts("p1").assert_fact("App", "runs_on", "Node 22", valid_at="2026-01-01")
+    other.facts("p1").assert_fact("App", "runs_on", "Node 24", valid_at="2026-01-01")
+    assert [span.state for span in bus.facts("p1").timeline("App", "runs_on")] == ["contested"] * 2
+
+
+@pytest.mark.engines("memory")
+def test_a_question_names_at_most_as_much_evidence_as_an_observation_may_have(connect):
+    bus, other = connect(max_observations=1_000), connect(source="other", max_observations=1_000)
+    for number, each in enumerate((bus, other)):
+        seen = bus.page(f"p{number}").add_many([NewObservation(type="observation", content="a")] * 600)
+        ids = [observation.id for observation in seen]
+        each.facts("p1").assert_fact("App", "runs_on", f"Node {number}", valid_at="2026-01-01", evidence=ids)
+    (question,) = bus.facts("p1").pending_review()
+    assert len(question.evidence) == 1_000
