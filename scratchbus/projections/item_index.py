@@ -19,7 +19,7 @@ from scratchbus.projections.table import PROJECTIONS
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-_BYTES: Final = 2_000  # approximate size of an item without its text
+_BYTES: Final = 2_000  # approximate size of an item without its texts
 _WORD: Final = re.compile(r"\w+")
 _MAX_WORDS: Final = 64
 
@@ -127,7 +127,7 @@ class ItemIndex:
 
     def _put(self, item: StoreItem) -> None:
         before = self._all.get(item.id)
-        self.size += _BYTES if before is None else 0
+        self.size += _size(item) - _size(before)
         self._all[item.id] = item
         self._unread[item.id] = None
         if item.expires_ms is None:
@@ -186,6 +186,10 @@ def _texts(value: Any) -> Iterator[str]:
     elif isinstance(value, list):
         for each in value:
             yield from _texts(each)
+
+
+def _size(item: StoreItem | None) -> int:
+    return 0 if item is None else _BYTES + len(item.text or "") + sum(map(len, _texts(item.value)))
 
 
 def _is_live(item: StoreItem, now_ms: float) -> bool:

@@ -16,22 +16,19 @@ _BYTES = 1_500  # approximate size of a preference without its text
 
 
 class PreferenceList:
-    """The preferences of a scope by subject, including forgotten ones."""
+    """The preferences of a scope, including forgotten ones; `size` is their approximate size in bytes."""
 
     def __init__(self) -> None:
         self._all: dict[str, Preference] = {}
+        self.size = 0
 
     def load(self, documents: Mapping[str, Preference]) -> None:
         """Add some of the stored preferences, in any order."""
-        self._all.update(documents)
+        for subject, preference in documents.items():
+            self._put(subject, preference)
 
     def loaded(self) -> None:
         """Do nothing: the loaded documents need no order."""
-
-    @property
-    def size(self) -> int:
-        """Its approximate size in bytes."""
-        return sum(_BYTES + len(each.text) for each in self._all.values())
 
     def evolve(self, event: Event) -> None:
         """Fold an event; known events, and events that cannot follow the earlier ones, change nothing."""
@@ -39,8 +36,13 @@ class PreferenceList:
         if event.subject.startswith(PREFIX) and (before is None or before.seq < event.seq):
             after, _ = PROJECTIONS["preference"].fold(before, event)
             if isinstance(after, Preference):
-                self._all[event.subject] = after
+                self._put(event.subject, after)
 
     def all(self) -> list[Preference]:
         """Return all preferences, including forgotten ones, in the order in which they were first remembered."""
         return sorted(self._all.values(), key=lambda each: (each.added_seq, each.id))
+
+    def _put(self, subject: str, preference: Preference) -> None:
+        before = self._all.get(subject)
+        self.size += len(preference.text) + (_BYTES if before is None else -len(before.text))
+        self._all[subject] = preference

@@ -1,0 +1,18 @@
+"""The items of a store in memory."""
+
+from scratchbus.domain.items import StoreItem
+from scratchbus.projections.item_index import ItemIndex
+
+
+def item(value, seq=1):
+    place = {"added_ms": 1, "added_seq": 1, "ms": seq, "seq": seq}
+    return StoreItem(id="item_a", namespace=["n"], key="k", value=value, **place)
+
+
+def test_the_size_includes_the_texts_of_the_values():
+    index, empty = ItemIndex(), ItemIndex()
+    empty.load({"item_a": item({})})
+    index.load({"item_a": item({"a": "x" * 50_000, "b": [{"c": "y" * 10_000}], "d": 7})})
+    assert index.size == empty.size + 60_000
+    index.load({"item_a": item({}, 2)})
+    assert index.size == empty.size
