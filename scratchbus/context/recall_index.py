@@ -19,7 +19,7 @@ from scratchbus.context.fulltext import TOKENIZE, any_of, open_database, spaced,
 from scratchbus.context.recall_sources import IndexEntry, entry_of
 from scratchbus.domain.document import Document
 from scratchbus.domain.event import Event
-from scratchbus.projections.subjects import is_over
+from scratchbus.projections.subjects import is_over, is_remembered
 
 MAX_MATCHES: Final = 1_000
 """The most items searched for a question's words: rare words first, and for common words the newest items."""
@@ -265,12 +265,14 @@ class RecallIndex:
 class PageIndex:
     """One page's part of the index, which a `MemoryCache` holds.
 
-    `touched` are the subjects to read again; `is_taking` is set while someone reads them.
+    `size` is the approximate size of its items in bytes. `touched` are the subjects to read again; `is_taking` is set
+    while someone reads them.
     """
 
     def __init__(self, index: RecallIndex, page_number: int) -> None:
         self._index = index
         self.page_number = page_number
+        self._sizes: dict[str, int] = {}  # of the items, by subject
         self.size = 0
         self.touched: dict[str, None] = {}
         self.is_over = self.is_taking = False
@@ -282,9 +284,7 @@ class PageIndex:
 
     def load(self, documents: Mapping[str, Document]) -> None:
         """Add some of the stored documents, in any order, possibly repeatedly."""
-        entries = [entry for each in documents.values() if (entry := entry_of(each)) is not None]
-        self._index.put(self.page_number, entries)
-        self.size += sum(_ITEM_BYTES + 2 * len(each.text) for each in entries)
+        self._put([entry for each in documents.values() if (entry := entry_of(each)) is not None])
 
     def loaded(self) -> None:
         """Do nothing: everything loaded is already indexed."""
@@ -302,15 +302,28 @@ class PageIndex:
         if self.is_over:
             self.is_over = False
             self._index.remove_memories(self.page_number)
+            self._forget([subject for subject in self._sizes if is_remembered(subject)])
         touched, self.touched = list(self.touched), {}
         return touched
 
     def update(self, subjects: Collection[str], documents: Iterable[Document]) -> None:
         """Replace the items with these subjects by their current form."""
         entries = [entry for each in documents if (entry := entry_of(each)) is not None]
-        self._index.remove(self.page_number, set(subjects) - {each.subject for each in entries})
+        gone = set(subjects) - {each.subject for each in entries}
+        self._index.remove(self.page_number, gone)
+        self._forget(gone)
+        self._put(entries)
+
+    def _put(self, entries: Sequence[IndexEntry]) -> None:
         self._index.put(self.page_number, entries)
-        self.size += sum(_ITEM_BYTES + 2 * len(each.text) for each in entries)
+        self._forget(each.subject for each in entries)
+        sizes = {each.subject: _ITEM_BYTES + 2 * len(each.text) for each in entries}
+        self._sizes |= sizes
+        self.size += sum(sizes.values())
+
+    def _forget(self, subjects: Iterable[str]) -> None:
+        """Subtract the sizes of the items with these subjects, as far as they are in the index."""
+        self.size -= sum(self._sizes.pop(subject, 0) for subject in subjects)
 
 
 def entity_key(name: str) -> str:
