@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 from scratchbus.engine.renewal import AsyncKeeper, Keeper
@@ -66,6 +67,14 @@ class _Pages(Generic[Lock, KeeperType]):
             shared.users += 1
             return shared
 
+    def _open(self, live: Live) -> Live:
+        """Return a live page that has started. Raises BusClosed if the bus was closed meanwhile."""
+        with self._lock:
+            if not self._is_closed:
+                return live
+        self._drop(live, BusClosed())
+        raise BusClosed
+
     def _drop(self, live: Live, error: ViewClosed | BusClosed) -> None:
         self._keeper.remove(live)
         live.leave(error)
@@ -91,10 +100,10 @@ class LivePages(_Pages[threading.Lock, Keeper]):
         try:
             with shared.starting:
                 shared.live = shared.live or self._start(page)
+            return self._open(shared.live)
         except BaseException:
             self.leave(page)
             raise
-        return shared.live
 
     def close(self) -> None:
         """Stop following all pages; reads of their views raise BusClosed from then on."""
@@ -113,7 +122,11 @@ class LivePages(_Pages[threading.Lock, Keeper]):
         return live
 
     def _spawn(self, conversation: Step[None]) -> None:
-        threading.Thread(target=self._run, args=(conversation,), name="view", daemon=True).start()
+        threading.Thread(target=self._follow, args=(conversation,), name="view", daemon=True).start()
+
+    def _follow(self, conversation: Step[None]) -> None:
+        with suppress(BusClosed):
+            self._run(conversation)
 
 
 class AsyncLivePages(_Pages[asyncio.Lock, AsyncKeeper]):
@@ -137,10 +150,10 @@ class AsyncLivePages(_Pages[asyncio.Lock, AsyncKeeper]):
         try:
             async with shared.starting:
                 shared.live = shared.live or await self._start(page)
+            return self._open(shared.live)
         except BaseException:
             self.leave(page)
             raise
-        return shared.live
 
     async def close(self) -> None:
         """Stop following all pages; reads of their views raise BusClosed from then on."""
@@ -166,4 +179,5 @@ class AsyncLivePages(_Pages[asyncio.Lock, AsyncKeeper]):
         task.add_done_callback(self._tasks.discard)
 
     async def _follow(self, conversation: Step[None]) -> None:
-        await self._run(conversation)
+        with suppress(BusClosed):
+            await self._run(conversation)

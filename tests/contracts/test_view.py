@@ -348,6 +348,19 @@ def test_a_view_of_a_closed_bus_is_closed(connect):
             pass
 
 
+def test_a_view_that_starts_while_the_bus_is_closed_is_closed(connect, monkeypatch):
+    bus = connect()
+    start = live_page.Live.start
+
+    def closes_the_bus(live):
+        yield from start(live)
+        bus.close()
+
+    monkeypatch.setattr(live_page.Live, "start", closes_the_bus)
+    with pytest.raises(BusClosed):
+        bus.view().__enter__()
+
+
 # -- changes of the log ----------------------------------------------------------------------------------------------
 
 
