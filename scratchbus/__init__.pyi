@@ -22,8 +22,8 @@ from scratchbus.context import Surfaced as Surfaced
 from scratchbus.context.embedding import Embedder as Embedder
 from scratchbus.context.guidance import guidance as guidance
 from scratchbus.context.layout import Part as ContextPart
-from scratchbus.context.recall_results import Reason as Reason
-from scratchbus.context.recall_results import Recalled as Recalled
+from scratchbus.context.recall import Reason as Reason
+from scratchbus.context.recall import Recalled as Recalled
 from scratchbus.context.surface import rank as rank_matches
 from scratchbus.domain import events as events
 from scratchbus.domain.cloudevents import cloud_event as cloud_event

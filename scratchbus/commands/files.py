@@ -16,8 +16,7 @@ from typing import IO, Annotated, Any, cast
 
 from scratchbus.commands.execution import Occasion
 from scratchbus.commands.memory import edit
-from scratchbus.commands.memory_edit import MemoryEdit
-from scratchbus.commands.retry_check import is_retry
+from scratchbus.commands.memory_edit import MemoryEdit, is_retry
 from scratchbus.commands.scratch_directory import ScratchDirectory, name_of, names_in, session_of
 from scratchbus.commands.sessions import get_session
 from scratchbus.domain.checks import bytes_of

@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 from scratchbus.commands.copied_errors import copied
 from scratchbus.commands.execution import Occasion
-from scratchbus.commands.memory_edit import MemoryEdit, put
-from scratchbus.commands.retry_check import earlier_attempt
+from scratchbus.commands.memory_edit import MemoryEdit, earlier_attempt, put
 from scratchbus.domain.digest import digest_of
 from scratchbus.domain.document import Remembered
 from scratchbus.domain.event import Event

@@ -1,4 +1,4 @@
-"""Edits of an agent's memory: the arguments, and the decision."""
+"""Edits of an agent's memory: the arguments, the decision, and the check whether one is a retry."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from typing import Annotated, Any, ClassVar
 from scratchbus.commands.execution import Occasion
 from scratchbus.domain.event import Event
 from scratchbus.domain.models import CheckedBy, EventId, Given
+from scratchbus.domain.position import Position
 from scratchbus.domain.values import check_whole
+from scratchbus.engine.steps import Step
 from scratchbus.errors import RevisionConflict
+from scratchbus.eventlog.append import find_attempt
 from scratchbus.eventlog.writes import Op, Write
 from scratchbus.projections import session
 from scratchbus.readmodel.scope import Core
@@ -62,3 +65,17 @@ def check_based_on(what: str, revision: int | None, actual: int, content: object
     """Raise RevisionConflict unless a write is based on the actual revision; 0 also means empty."""
     if revision is not None and revision != actual and (revision or content):
         raise RevisionConflict(what, revision, actual)
+
+
+def is_retry(core: Core, occasion: Occasion, subject: str) -> Step[bool]:
+    """Return whether an event with a caller's id is in the log. Raises EventIdReused for another write."""
+    return (yield from earlier_attempt(core, occasion, subject)) is not None
+
+
+def earlier_attempt(core: Core, occasion: Occasion, subject: str) -> Step[list[Position] | None]:
+    """Return the position of the event with a caller's id; None if there is none. Raises EventIdReused."""
+    if not occasion.digest:
+        return None
+    write = put(occasion, occasion.event(Event, subject), None)
+    write.body, write.argument = b"{}", ""
+    return (yield from find_attempt(core.log, occasion.page, write))

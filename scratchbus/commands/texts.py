@@ -12,8 +12,7 @@ from typing import Annotated, Any, cast
 
 from scratchbus.commands.execution import Occasion
 from scratchbus.commands.memory import edit
-from scratchbus.commands.memory_edit import MemoryEdit, put
-from scratchbus.commands.retry_check import is_retry
+from scratchbus.commands.memory_edit import MemoryEdit, is_retry, put
 from scratchbus.domain.checks import check_guards, check_text
 from scratchbus.domain.conversation_events import TextDeleted, TextEdited, TextWritten
 from scratchbus.domain.conversations import Text, check_path, subject_of

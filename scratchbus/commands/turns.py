@@ -9,8 +9,7 @@ from typing import Annotated, Any
 
 from scratchbus.commands.execution import Occasion
 from scratchbus.commands.memory import append_new
-from scratchbus.commands.memory_edit import MemoryEdit
-from scratchbus.commands.retry_check import is_retry
+from scratchbus.commands.memory_edit import MemoryEdit, is_retry
 from scratchbus.commands.sessions import get_session
 from scratchbus.domain.checks import check_limit, check_text
 from scratchbus.domain.conversation_events import TurnAppended, TurnsCompacted

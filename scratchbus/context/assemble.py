@@ -33,10 +33,9 @@ from scratchbus.readmodel.scope import Core
 from scratchbus.telemetry.lazy import lazy
 
 if TYPE_CHECKING:
-    from scratchbus.commands import fact_reads, fact_text
+    from scratchbus.commands import fact_reads
 else:
     fact_reads = lazy("scratchbus.commands.fact_reads")  # most contexts have no scope
-    fact_text = lazy("scratchbus.commands.fact_text")
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +165,7 @@ def _preferences(core: Core, scopes: Sequence[str]) -> Step[list[Preference]]:
 
 def _facts(core: Core, request: ContextRequest) -> Step[list[Fact]]:
     """Return the facts of the scopes that are true now, without duplicates and no more per scope than could fit."""
-    limit = fact_text.most_in(request.budget, request.count)
+    limit = fact_reads.most_in(request.budget, request.count)
     found: dict[str, Fact] = {}
     for scope in request.scopes:
         for fact in (yield from fact_reads.different(core, page_of_scope(scope), limit)):

@@ -7,19 +7,19 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 from scratchbus.commands.copied_errors import copied
 from scratchbus.commands.fact_reads import read_facts
 from scratchbus.context.embedding import Embedder, Vectors
 from scratchbus.context.ranking import Ranked, ranked_rows
 from scratchbus.context.recall_index import IndexedItem, PageIndex, RecallIndex
-from scratchbus.context.recall_results import Reason as Reason
-from scratchbus.context.recall_results import Recalled as Recalled
 from scratchbus.context.recall_sources import STORES, entry_of
 from scratchbus.domain.checks import check_limit, check_text
-from scratchbus.domain.document import Document
+from scratchbus.domain.document import Document, Remembered
+from scratchbus.domain.documents import document_of
 from scratchbus.domain.facts import Fact, plain_entity
+from scratchbus.domain.observation import Observation
 from scratchbus.domain.values import check_page, page_of_scope, page_of_session
 from scratchbus.engine.steps import Queued, Step
 from scratchbus.errors import InvalidField, ScratchbusError, shown
@@ -34,6 +34,43 @@ from scratchbus.timetravel import Cut, When, documents_as_of
 
 _AT_ONCE: Final = 500  # documents per read
 _SPARE: Final = 20  # items read beyond the limit, since some may have ended or say the same
+
+
+class Reason(NamedTuple):
+    """Why an item was recalled: the list it is in, its rank there (from 1), and what matched, if anything specific.
+
+    The lists are `words` (the matching words), `meaning`, `neighbours` (the entity), `freshness` and `priority`.
+    """
+
+    list: str
+    rank: int
+    by: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.list} {self.rank}" + (f" ({self.by})" if self.by else "")
+
+
+class Recalled(NamedTuple):
+    """An item relevant to a question: where it is, the relevant part of its text, and why it was found.
+
+    `kind` is `observation`, `note`, `notepad`, `fact` or `preference`, `id` its subject on the page, `item` the
+    document.
+    """
+
+    kind: str
+    page: str
+    id: str
+    text: str
+    score: float
+    reasons: tuple[Reason, ...]
+    item: Observation | Remembered
+
+
+@document_of.register
+def _(found: Recalled) -> dict[str, Any]:
+    source = {"kind": found.kind, "page": found.page, "id": found.id}
+    reasons = [reason._asdict() for reason in found.reasons]
+    return {**source, "text": found.text, "score": round(found.score, 6), "reasons": reasons}
 
 
 @dataclass(frozen=True, slots=True)

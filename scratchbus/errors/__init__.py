@@ -89,7 +89,6 @@ from scratchbus.errors.engine import EngineTooOld as EngineTooOld
 from scratchbus.errors.engine import EngineUnreachable as EngineUnreachable
 from scratchbus.errors.engine import ForeignData as ForeignData
 from scratchbus.errors.engine import NotReplicated as NotReplicated
-from scratchbus.errors.files import FilesUnavailable as FilesUnavailable
 from scratchbus.errors.input import BudgetTooSmall as BudgetTooSmall
 from scratchbus.errors.input import InvalidExport as InvalidExport
 from scratchbus.errors.input import InvalidField as InvalidField
@@ -130,6 +129,7 @@ from scratchbus.errors.state import Claimed as Claimed
 from scratchbus.errors.state import Conflict as Conflict
 from scratchbus.errors.state import EventIdReused as EventIdReused
 from scratchbus.errors.state import FileGone as FileGone
+from scratchbus.errors.state import FilesUnavailable as FilesUnavailable
 from scratchbus.errors.state import IndexFailed as IndexFailed
 from scratchbus.errors.state import InvalidTransition as InvalidTransition
 from scratchbus.errors.state import KeyHeld as KeyHeld

@@ -1,4 +1,4 @@
-"""Errors for what does not exist, and for what the state of the bus does not allow; closed objects included."""
+"""Errors for what does not exist, and for what the state of the bus, of an object or of local files does not allow."""
 
 from __future__ import annotations
 
@@ -251,6 +251,16 @@ class IndexFailed(ScratchbusError):
 
     def __init__(self, problem: str) -> None:
         super().__init__(f"the temporary index of facts failed: {problem}; free space where $TMPDIR is, and try again")
+
+
+class FilesUnavailable(ScratchbusError):
+    """The directory of private files cannot be read or written: no space, no permission, or in use by someone else."""
+
+    def __init__(self, where: str, problem: str) -> None:
+        super().__init__(
+            f"{where}: {problem}; free space or fix the permissions, or choose another directory with the setting home"
+        )
+        self.where = where
 
 
 class BusClosed(ScratchbusError):

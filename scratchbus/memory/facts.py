@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from scratchbus.commands import contested_facts, fact_reads, facts, ingest
-from scratchbus.commands.fact_text import render
 from scratchbus.domain.facts import Fact
 from scratchbus.domain.knowledge import Extractor, Neighbour, Span, Why
 from scratchbus.domain.observation import Observation
@@ -190,7 +189,7 @@ class Facts(PageMemory):
         """
         until = self._until(known_at)
         arguments = budget, counter, subject, at, until
-        return self._do(render, *arguments)
+        return self._do(fact_reads.render, *arguments)
 
     def _until(self, known_at: timetravel.When | None) -> Position | None:
         """Return the position up to which facts were known. Raises InvalidPosition."""

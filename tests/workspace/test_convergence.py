@@ -17,8 +17,7 @@ from scratchbus.errors import RevisionConflict
 from scratchbus.settings import Settings
 from scratchbus.workspace import shared_file
 from scratchbus.workspace.checklist import MARKS, entries, on_one_line, parse
-from scratchbus.workspace.sync import WorkspaceSync
-from scratchbus.workspace.sync_state import SyncState
+from scratchbus.workspace.sync import SyncState, WorkspaceSync
 
 
 class Memory:
