@@ -8,7 +8,7 @@ from scratchbus.commands.bus_state import BusState
 from scratchbus.domain.checks import check_action
 from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.observation import Observation
-from scratchbus.domain.position import Position
+from scratchbus.domain.position import Position, in_time
 from scratchbus.domain.trace import Consequences, Motive, Trace
 from scratchbus.domain.values import check_id
 from scratchbus.engine.steps import Step
@@ -106,4 +106,4 @@ def _events_at(state: BusState, positions: list[Position]) -> Step[list[AnyEvent
         for start in range(0, len(batch), _AT_ONCE):
             events += yield from read_events(state.core.log, batch[start : start + _AT_ONCE])
     events = yield from state.happened(events)
-    return sorted(events, key=lambda event: (event.ms, event.shard, event.seq))
+    return sorted(events, key=in_time)

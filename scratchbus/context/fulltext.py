@@ -6,6 +6,7 @@ import re
 import sqlite3
 from typing import Final
 
+from scratchbus.domain.tokens import EAST_ASIAN
 from scratchbus.errors import ScratchbusError
 
 TOKENIZE: Final = "tokenize = 'porter unicode61 remove_diacritics 2'"
@@ -21,7 +22,7 @@ into is it its may me might must my of on or our shall she should so some than t
 this those to us was we were what when where which while who whom whose why will with would you your
 """
 _FUNCTION_WORDS: Final = frozenset(_OF_EVERY_QUESTION.split())
-_EAST_ASIAN: Final = re.compile("([\u2e80-\ua4cf\uac00-\ud7af\uf900-\ufaff])")
+_EAST_ASIAN: Final = re.compile(f"({EAST_ASIAN})")
 _CONTROL: Final = re.compile("[\x00-\x08]")
 _WORD: Final = re.compile(r"\w+")
 

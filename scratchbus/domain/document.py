@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, computed_field
 from pydantic_core import CoreSchema, core_schema
@@ -25,6 +25,10 @@ class _TextInJson:
 
 PlaceText = Annotated[Position, _TextInJson()]
 """A position that is text in JSON."""
+
+
+PLACE_FIELDS: Final = {"shard", "added_ms", "added_seq", "ms", "seq"}
+"""The numbers in the positions of the first and the last event; `position` and `added` show them as text."""
 
 
 class Document(BaseModel):

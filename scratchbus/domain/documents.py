@@ -9,16 +9,15 @@ from typing import Any, Final
 
 from scratchbus.domain.conversations import ScratchFile, Text, Turn
 from scratchbus.domain.difference import Difference
+from scratchbus.domain.document import PLACE_FIELDS
 from scratchbus.domain.event import Event
 from scratchbus.domain.facts import Fact
 from scratchbus.domain.memories import Note, Preference
-from scratchbus.domain.observation import BUS_FIELDS, Claim, Observation
+from scratchbus.domain.observation import ALWAYS_SHOWN, BUS_FIELDS, SPECIFIED, Claim, Observation
 from scratchbus.domain.position import Position
 from scratchbus.domain.registry import ObservationType
 from scratchbus.domain.trace import Trace
 from scratchbus.domain.values import duration_text, moment_of_place
-
-_NUMBERS = {"shard", "ms", "seq", "added_ms", "added_seq"}  # `position` and `added` have them as text
 
 
 @singledispatch
@@ -57,11 +56,9 @@ def shown_fields(observation: Observation) -> dict[str, Any]:
     return fields
 
 
-_FIRST: Final = ("id", "type", "content", "source", "owner", "status", "confidence", "context", "tags")
-_TIMES: Final = ("created_at", "updated_at", "expires_at")
-_NAMES: Final = (*_FIRST, *_TIMES, "metadata", "page", "version", "position", "priority")
+_NAMES: Final = (*SPECIFIED, *ALWAYS_SHOWN)
 _BUS_DEFAULTS: Final = tuple(BUS_FIELDS.values())
-_first_of = itemgetter(*_FIRST)
+_first_of = itemgetter(*SPECIFIED[: SPECIFIED.index("created_at")])
 _bus_values = itemgetter(*BUS_FIELDS)
 
 
@@ -78,19 +75,19 @@ def _plain(value: Any) -> Any:
 
 @document_of.register
 def _(note: Note) -> dict[str, Any]:
-    document = note.model_dump(mode="json", exclude=_NUMBERS)
+    document = note.model_dump(mode="json", exclude=PLACE_FIELDS)
     return {name: document[name] for name in ("id", "content", "tags", "source")} | document
 
 
 @document_of.register
 def _(preference: Preference) -> dict[str, Any]:
-    document = preference.model_dump(mode="json", exclude={*_NUMBERS, "forgotten"})
+    document = preference.model_dump(mode="json", exclude={*PLACE_FIELDS, "forgotten"})
     return {name: document[name] for name in ("id", "key", "text", "said_by", "source")} | document
 
 
 @document_of.register
 def _(fact: Fact) -> dict[str, Any]:
-    document = fact.model_dump(mode="json", exclude=_NUMBERS)
+    document = fact.model_dump(mode="json", exclude=PLACE_FIELDS)
     if fact.retraction is not None:
         document["retraction"] = {
             "by": fact.retraction.by, "reason": fact.retraction.reason, "refuted": fact.retraction.refuted,
@@ -102,13 +99,13 @@ def _(fact: Fact) -> dict[str, Any]:
 
 @document_of.register
 def _(remembered: Turn | ScratchFile | Text) -> dict[str, Any]:
-    document = remembered.model_dump(mode="json", exclude={*_NUMBERS, "deleted"})  # deleted ones are not shown
+    document = remembered.model_dump(mode="json", exclude={*PLACE_FIELDS, "deleted"})  # deleted ones are not shown
     return {name: document[name] for name in type(remembered).__annotations__ if name in document} | document
 
 
 @document_of.register
 def _(event: Event) -> dict[str, Any]:
-    document = event.model_dump(mode="json", exclude={*_NUMBERS, "prev"})
+    document = event.model_dump(mode="json", exclude={*PLACE_FIELDS, "prev"})
     fields = {name: value for name, value in document.items() if value is not None}  # inside `changes`, None is a value
     return {"position": str(event.position), **fields}
 

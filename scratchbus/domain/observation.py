@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, computed_field
 
-from scratchbus.domain.document import Document, PlaceText
+from scratchbus.domain.document import PLACE_FIELDS, Document, PlaceText
 from scratchbus.domain.models import default_of
 from scratchbus.domain.observation_models import ObservationFields
 from scratchbus.domain.ownership import owner_token
@@ -100,7 +100,7 @@ class Observation(Document, ObservationFields, _Known):
         """
         others = [name for name, default in BUS_FIELDS.items() if getattr(self, name) != default]
         added = [] if self.added == self.position else ["added"]
-        return [*SPECIFIED, *_ALWAYS_SHOWN, *others, *added]
+        return [*SPECIFIED, *ALWAYS_SHOWN, *others, *added]
 
     def __repr_args__(self) -> Iterator[tuple[str, Any]]:
         """Yield the fields that `repr` shows: those of `shown` that are not None."""
@@ -124,11 +124,12 @@ SPECIFIED: Final = (
 )  # fmt: skip
 """The fields of an observation in the specification."""
 
-_ALWAYS_SHOWN: Final = ("page", "version", "position", "priority")
+ALWAYS_SHOWN: Final = ("page", "version", "position", "priority")
+"""The fields of the bus that are shown even if they have their default values."""
 
 BUS_FIELDS: Final = {
     name: default_of(field)
     for name, field in Observation.model_fields.items()
-    if name not in (*SPECIFIED, *_ALWAYS_SHOWN, "shard", "ms", "seq", "added_ms", "added_seq")
+    if name not in (*SPECIFIED, *ALWAYS_SHOWN, *PLACE_FIELDS)
 }
 """The fields that the bus adds to the specification's, with their default values."""

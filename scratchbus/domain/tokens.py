@@ -20,7 +20,10 @@ _PIECE: Final = re.compile(
 )
 """The pattern that counts as one token: few real tokens are shorter, most words are longer."""
 
-_EAST_ASIAN: Final = re.compile("[\u2e80-\ua4cf\uac00-\ud7af\uf900-\ufaff]")
+EAST_ASIAN: Final = "[\u2e80-\ua4cf\uac00-\ud7af\uf900-\ufaff]"
+"""The pattern of a character of a script that puts no spaces between words."""
+
+_EAST_ASIAN: Final = re.compile(EAST_ASIAN)
 _SUPPLEMENTARY: Final = re.compile("[\U00010000-\U0010ffff]")
 
 

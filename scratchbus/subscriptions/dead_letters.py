@@ -115,6 +115,11 @@ def by_time(position: str) -> tuple[int, int, int]:
     return in_time(Position.parse(position))
 
 
+def text_of(position: Position | str) -> str:
+    """Return the text of a position, by which dead letters and pulled events are stored. Raises InvalidPosition."""
+    return str(position if isinstance(position, Position) else Position.parse(position))
+
+
 def _checked_name(keys: ShardKeys, name: str) -> Step[str]:
     if not (yield from ask(keys.shard, "EXISTS", keys.subscription(check_name(name)))):
         raise removed(name)
@@ -129,7 +134,7 @@ def _chosen_positions(keys: ShardKeys, name: str, positions: Positions) -> Step[
     listed = [positions] if isinstance(positions, Position | str) else positions
     if not isinstance(listed, Iterable):
         raise InvalidPosition(f"positions: {shown(listed)} is neither a position nor a list of positions")
-    chosen = [str(each if isinstance(each, Position) else Position.parse(each)) for each in listed]
+    chosen = list(map(text_of, listed))
     for position in chosen:
         if position not in stored:
             raise NotFound(f"{name!r} has no dead letter at {position}; see `scratchbus dead-letters list {name}`")

@@ -17,6 +17,10 @@ NOT_THE_EVENTS_FAULT = (LeaseLost, EngineError, LogError)
 """Errors that end a consumer and are no fault of the event it was handling."""
 
 
+WENT_AWAY = "its consumers went away while they had it"
+"""The reason of a dead letter whose last attempt was neither acked nor failed."""
+
+
 def reason_of(problem: BaseException | None) -> str:
     """Return the reason a dead letter gives for an exception, in one line."""
     text = " ".join(str(problem).split())

@@ -8,7 +8,8 @@ from scratchbus.domain.time_checks import When
 from scratchbus.domain.values import Duration, check_page, check_whole, duration_ms
 from scratchbus.errors import InvalidName, shown
 
-_MAX_DELAY = 60.0
+MAX_DELAY = 60.0
+"""The longest automatic delay of a retry, in seconds."""
 
 
 class Terms(NamedTuple):
@@ -45,4 +46,4 @@ def check_attempts(attempts: object) -> int:
 
 def retry_seconds(delay: float, attempt: int) -> float:
     """Return how long to wait after a failed attempt, counted from 1: the delay doubles with each, up to a minute."""
-    return float(min(_MAX_DELAY, delay * 2 ** min(attempt - 1, 16)))
+    return float(min(MAX_DELAY, delay * 2 ** min(attempt - 1, 16)))

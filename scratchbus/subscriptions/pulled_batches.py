@@ -27,6 +27,7 @@ from scratchbus.eventlog.reader import read
 from scratchbus.readmodel.scope import Core
 from scratchbus.subscriptions.consumer import NAP
 from scratchbus.subscriptions.dead_letters import read_redeliveries
+from scratchbus.subscriptions.delivery_state import WENT_AWAY
 from scratchbus.subscriptions.event_filters import Filters, Tags
 from scratchbus.subscriptions.options import Terms, check_name
 from scratchbus.subscriptions.settlement import event_at, give_up, requeue
@@ -42,7 +43,6 @@ MAX_LEASE_MS = 12 * 3_600_000
 POLL_SECONDS = 2.0
 """The most seconds that a pull waits for an event before it checks the engine for other changes."""
 
-WENT_AWAY = "its consumers went away while they had it"
 
 logger = stderr_logger()
 

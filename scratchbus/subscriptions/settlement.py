@@ -14,7 +14,7 @@ from scratchbus.errors import InvalidField, shown
 from scratchbus.eventlog.codec import Poison, decode_item
 from scratchbus.eventlog.pulls import ACKED, OUT, WAITING, OutEntry, read_settling, settle
 from scratchbus.readmodel.scope import Core
-from scratchbus.subscriptions.dead_letters import DeadLetter, find_entry
+from scratchbus.subscriptions.dead_letters import DeadLetter, find_entry, text_of
 from scratchbus.subscriptions.options import Terms, check_name, retry_seconds
 from scratchbus.telemetry.counters import counts
 from scratchbus.telemetry.logs import stderr_logger
@@ -46,7 +46,7 @@ def fail_pulled(
 
     Raises LeaseLost, NotDelivered, NotFound or InvalidInput.
     """
-    text = str(position if isinstance(position, Position) else Position.parse(position))
+    text = text_of(position)
     token, reason = _token(token), check_content(reason, MAX_REASON, "reason")
     keys, wait_ms = core.log.keys(0), None if delay is None else delay_ms(delay, "delay")
     rules = yield from read_settling(keys, check_name(name))
@@ -82,7 +82,7 @@ def _texts(positions: _Positions) -> list[str]:
     listed = [positions] if isinstance(positions, Position | str) else list(positions)
     if not listed:
         raise InvalidField("positions", "is empty; name at least one event of the batch")
-    return [str(each if isinstance(each, Position) else Position.parse(each)) for each in listed]
+    return list(map(text_of, listed))
 
 
 def _token(token: object) -> str:

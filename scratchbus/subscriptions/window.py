@@ -16,7 +16,7 @@ from scratchbus.eventlog.consumers import CursorEnd, Grant, SubscriptionLease
 from scratchbus.eventlog.log_entry import LogEntry
 from scratchbus.eventlog.tail import TailCursor
 from scratchbus.subscriptions.dead_letters import DeadLetter
-from scratchbus.subscriptions.delivery_state import ACKED, OUT, WAITING, DeliveryState
+from scratchbus.subscriptions.delivery_state import ACKED, OUT, WAITING, WENT_AWAY, DeliveryState
 from scratchbus.telemetry import tracing
 from scratchbus.telemetry.counters import counts
 from scratchbus.telemetry.logs import stderr_logger
@@ -166,7 +166,7 @@ class DeliveryWindow:
                     logger.warning("not an event", position=str(problem.position), reason=problem.reason)
                     self._finish(delivery)
                 elif delivery.attempt > self._max_attempts:
-                    self._make_dead_letter(delivery, "its consumers went away while they had it", delivery.attempt - 1)
+                    self._make_dead_letter(delivery, WENT_AWAY, delivery.attempt - 1)
                 else:
                     delivery.state, delivery.when = OUT, now
                     self._counts.delivered += 1

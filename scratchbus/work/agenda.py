@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from scratchbus.commands.claim import Picked, PickFilter, pick
 from scratchbus.domain.checks import check_label, check_some
+from scratchbus.domain.registry import HIGHEST_PRIORITY
 from scratchbus.domain.values import Duration, check_page
 from scratchbus.engine.retry_limits import JITTER, backoff
 from scratchbus.engine.steps import Step, ask, ask_all
@@ -34,7 +35,6 @@ FREEING = frozenset((b"added", b"updated", b"status_changed", b"released", b"lap
 UNBLOCKING = frozenset((b"status_changed", b"erased"))
 """The kinds of events after which what an observation of any type has blocked may be picked."""
 
-_HIGHEST = 100  # priority
 _BATCH = 1_000  # pages that are looked at in one round trip
 _JITTER = 0.05  # seconds, so that those who wait for the same moment do not all ask at once
 
@@ -237,7 +237,7 @@ class Agenda:
     def _wake_page(self, page: str) -> None:
         self._asleep.discard(page)
         if page != SYSTEM_PAGE:
-            self._bounds[page] = -_HIGHEST
+            self._bounds[page] = -HIGHEST_PRIORITY
 
     def _read_priorities(self) -> Step[dict[str, int]]:
         """Return the pages with anything open, each with the highest priority of it."""

@@ -30,12 +30,9 @@ from scratchbus.readmodel.history import history
 from scratchbus.readmodel.scope import Core
 from scratchbus.subscriptions.consumer import NAP, TRANSIENT_ERRORS
 from scratchbus.subscriptions.delivery_state import reason_of
-from scratchbus.subscriptions.options import check_attempts, seconds
+from scratchbus.subscriptions.options import MAX_DELAY, check_attempts, retry_seconds, seconds
 from scratchbus.telemetry.counters import counts
 from scratchbus.telemetry.logs import stderr_logger
-
-MAX_DELAY = 60.0
-"""The longest automatic delay of a retry, in seconds."""
 
 NO_OUTCOME = "its handler ended without an outcome: resolve, review, archive, release or fail each job"
 """The reason for the failure of a job left without an outcome."""
@@ -164,8 +161,7 @@ class JobState:
         return self.release_steps(UNTRIED)
 
     def _delay(self) -> float:
-        seconds = self._terms.retry_delay * 2 ** min(self.attempt - 1, 16)
-        return float(min(MAX_DELAY, seconds)) * JITTER.uniform(0.8, 1.2)
+        return retry_seconds(self._terms.retry_delay, self.attempt) * JITTER.uniform(0.8, 1.2)
 
     def _release(self, back: ReleaseTerms) -> claims.Release:
         return claims.Release.parse({"id": self.id, "by": self.claim.by, "back": back, "fence": self.fence})
