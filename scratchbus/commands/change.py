@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any, cast
 
-from scratchbus.commands.execution import Command, Occasion, Reason, Version
+from scratchbus.commands.execution import Command, Occasion, Reason, Version, nth_suffix
 from scratchbus.commands.observations import Lifetime, lifecycle_of, type_or_none
 from scratchbus.commands.references import check_blockers
 from scratchbus.commands.rescheduling import FIELDS, Rescheduled, rescheduled
@@ -287,7 +287,7 @@ def clear_resolved(core: Core, page: str, arguments: dict[str, Any]) -> Step[Non
     writes = []
     for index, id in enumerate(command.ids):
         lifecycle = lifecycle_of((yield from type_or_none(core, found[id].type)) if id in found else None)
-        event = occasion.event(Cleared, id, f"/{index}" if index else "")
+        event = occasion.event(Cleared, id, nth_suffix(index))
         closed = lifecycle.of_class("closed")
         writes.append(Write(event, Op.CLEAR, occasion.digest, allowed=closed, verb="cleared", lifecycle=lifecycle))
     appended = yield from append(core.log, page, writes)

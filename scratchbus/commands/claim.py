@@ -8,7 +8,7 @@ from typing import Annotated, Any, NamedTuple, cast
 
 from scratchbus.commands.execution import Actor, Command, Occasion
 from scratchbus.commands.observations import recall_all
-from scratchbus.domain.checks import MAX_LABEL, check_action, check_guards, check_some, check_tags
+from scratchbus.domain.checks import MAX_LABEL, check_action, check_own_event_id, check_some, check_tags
 from scratchbus.domain.event import Event
 from scratchbus.domain.lifecycle import DEFAULT
 from scratchbus.domain.models import CheckedBy
@@ -136,7 +136,7 @@ def pick(
     before a restart. Raises UnknownType.
     """
     holder, ttl_ms = core.by if by is None else check_source(by, "by"), _ttl_ms(ttl)
-    check_guards(event_id)
+    check_own_event_id(event_id)
     for name in wanted.types or ():
         yield from type_of(core, name)
     takes_over = core.settings.instance is not None and work is not None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from secrets import token_hex
 from typing import cast
@@ -10,7 +9,7 @@ from typing import cast
 from scratchbus.commands.execution import Occasion
 from scratchbus.commands.fork_copies import copies_in_forks
 from scratchbus.commands.observations import not_found
-from scratchbus.domain.checks import check_guards, check_reason
+from scratchbus.domain.checks import check_own_event_id, check_reason
 from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.page_events import Erased
 from scratchbus.domain.position import Position
@@ -34,7 +33,6 @@ from scratchbus.readmodel.scope import Core
 _TRIES = 5
 _CHECKS, _NAP = 20, 0.25  # checks whether an archiver has ended, and seconds between them
 _LEASE_MS = 60_000
-_NO_FIELDS: Mapping[str, str] = {}
 
 
 def erase(core: Core, page: str, id: str, reason: str, event_id: str | None) -> Step[Erased]:
@@ -48,46 +46,33 @@ def erase(core: Core, page: str, id: str, reason: str, event_id: str | None) -> 
     while pending:
         parent = pending.pop()
         for copy in (yield from copies_in_forks(core, parent.page, parent.subject)):
-            cause_fields = {"cause": str(parent.position)}
-            pending.append(
-                (yield from _erase_one(core, copy.page, copy.subject, reason, f"{parent.id}/{copy.page}", cause_fields))
-            )
+            copy_id = f"{parent.id}/{copy.page}"
+            pending.append((yield from _erase_one(core, copy.page, copy.subject, reason, copy_id, parent.position)))
     return tombstone
 
 
 def _erase_one(
-    core: Core, page: str, id: str, reason: str, event_id: str | None, cause_fields: Mapping[str, str] = _NO_FIELDS
+    core: Core, page: str, id: str, reason: str, event_id: str | None, cause: Position | None = None
 ) -> Step[Erased]:
     id, reason = check_subject(id), cast(str, check_reason(reason))
     if id == SESSION:
         raise InvalidId("id: the record of a session itself cannot be erased; erase its notepad, notes or todo list")
     if not reason:
         raise InvalidField("reason", "say why it is erased; the tombstone records it")
-    check_guards(event_id)
-    keys, process = core.log.keys(core.log.shard(page)), core.process
+    check_own_event_id(event_id)
+    keys = core.log.keys(core.log.shard(page))
     events = yield from history(core.log, page, id)
     if not events:
         raise not_found(page, id)
-    if (
-        isinstance(events[-1], Erased)
-        and events[-1].id == event_id
-        and not cause_fields
-        and events[-1].reason != reason
-    ):
+    last = events[-1]
+    if isinstance(last, Erased) and last.id == event_id and cause is None and last.reason != reason:
         raise EventIdReused(event_id)
-    archiving = Archiving(keys, token_hex(8), process, _LEASE_MS)
+    archiving = Archiving(keys, token_hex(8), core.process, _LEASE_MS)
     yield from _take_lease(archiving)
     try:
-        if not isinstance(events[-1], Erased):
+        if not isinstance(last, Erased):
             occasion = Occasion.of(core, page, event_id, "erase", id, reason)
-            yield from _erase(
-                core,
-                archiving,
-                process,
-                occasion._replace(cause_fields={**occasion.cause_fields, **cause_fields}),
-                id,
-                reason,
-            )
+            yield from _erase(core, archiving, occasion if cause is None else occasion.caused_by(cause), id, reason)
         tombstone = cast(Erased, (yield from history(core.log, page, id))[-1])
         yield from _erase_archived(core, archiving, tombstone)
     except Exception:
@@ -113,9 +98,9 @@ def _take_lease(archiving: Archiving) -> Step[None]:
             yield Pause(_NAP)
 
 
-def _erase(core: Core, archiving: Archiving, process: str, occasion: Occasion, id: str, reason: str) -> Step[None]:
+def _erase(core: Core, archiving: Archiving, occasion: Occasion, id: str, reason: str) -> Step[None]:
     """Delete the leftovers of an aborted rebuild, then erase under the lease of rebuilds."""
-    lease = yield from take(archiving.keys, process)
+    lease = yield from take(archiving.keys, core.process)
     try:
         yield from clear(lease, kept=(lease.live,))
         yield from _append_tombstone(core, lease, archiving, occasion, id, reason)

@@ -13,6 +13,7 @@ from scratchbus.domain.digest import digest_of
 from scratchbus.domain.event import Event
 from scratchbus.domain.models import CheckedBy, Guards
 from scratchbus.domain.observation import Observation
+from scratchbus.domain.position import Position
 from scratchbus.domain.registry import ObservationType
 from scratchbus.domain.values import check_id, check_source, check_whole
 from scratchbus.engine.steps import Step
@@ -59,11 +60,20 @@ class Occasion(NamedTuple):
         own_id = event_id or new_event_id()
         return cls(core.settings, core.log.owner, page, core.by, datetime.now(UTC), reasons(), own_id, digest)
 
+    def caused_by(self, position: Position, by: str | None = None) -> Occasion:
+        """Return the occasion of what the event at a position caused; `by` is its author, if another."""
+        return self._replace(by=by or self.by, cause_fields={**self.cause_fields, "cause": str(position)})
+
     def event(self, kind: type[E], subject: str, suffix: str = "", **fields: Any) -> E:
         """Return an event; in a batch, all but the first have `suffix` appended to their id."""
         return kind(
             id=self.event_id + suffix, page=self.page, subject=subject, by=self.by, **self.cause_fields, **fields
         )
+
+
+def nth_suffix(number: int) -> str:
+    """Return what the id of an event of a batch, counted from 0, adds to the id of the batch."""
+    return f"/{number}" if number else ""
 
 
 class Command(Guards):

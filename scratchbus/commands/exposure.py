@@ -9,7 +9,7 @@ from typing import Final
 
 from scratchbus.commands.bus_state import BusState
 from scratchbus.commands.execution import Occasion
-from scratchbus.domain.checks import check_guards
+from scratchbus.domain.checks import check_own_event_id
 from scratchbus.domain.exposure import Exposure
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.page_events import ContextRendered
@@ -47,14 +47,13 @@ def record(
     `files` are the files in it, by path, each with its SHA-256. Without a caller's own `event_id` the event gets
     `new_id`, or a fresh id.
     """
-    check_guards(event_id)
-    viewer = f"session:{session}" if session is not None else f"agent:{agent if agent is not None else core.by}"
+    check_own_event_id(event_id)
     occasion = Occasion.of(core, page, event_id, "context", session, agent)
     if event_id is None and new_id is not None:
         occasion = occasion._replace(event_id=new_id)
     event = occasion.event(
         ContextRendered,
-        subject_of(viewer),
+        subject_of(session, core.by if agent is None else agent),
         session=session,
         agent=agent,
         observations=dict(observations),

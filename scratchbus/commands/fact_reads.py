@@ -13,7 +13,7 @@ from scratchbus.domain.knowledge import Neighbour, Span, Why
 from scratchbus.domain.position import Position
 from scratchbus.domain.time_checks import as_time
 from scratchbus.domain.tokens import TokenCounter
-from scratchbus.domain.values import Moment, check_whole, millis
+from scratchbus.domain.values import SCOPE_PAGES, Moment, check_whole, millis
 from scratchbus.engine.steps import Fetch, Step
 from scratchbus.errors import IndexFailed, NotFound
 from scratchbus.readmodel.fact_index import NOW, FactIndex
@@ -143,7 +143,7 @@ def why(core: Core, page: str, id: str) -> Step[Why]:
 
 def fact_not_found(page: str, id: str) -> NotFound:
     """Return the error for an unknown fact."""
-    return NotFound(f"there is no {id} in scope {page.partition(':')[2]!r}; query its facts for their ids")
+    return NotFound(f"there is no {id} in scope {page.removeprefix(SCOPE_PAGES)!r}; query its facts for their ids")
 
 
 def moment_of(at: Moment | None) -> int | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import partial
@@ -11,12 +10,12 @@ from typing import Annotated, Any, ClassVar, cast
 from pydantic import Field
 
 from scratchbus.commands.contested_facts import ask_about, settle_contests
-from scratchbus.commands.execution import Occasion
+from scratchbus.commands.execution import Occasion, nth_suffix
 from scratchbus.commands.fact_reads import fact_not_found, read_facts
 from scratchbus.commands.memory import edit
 from scratchbus.commands.memory_edit import MemoryEdit, put
 from scratchbus.commands.references import check_known_ids
-from scratchbus.domain.checks import MAX_REASON, check_content, check_evidence, check_label
+from scratchbus.domain.checks import check_content, check_evidence, check_given_reason, check_label, check_memory_id
 from scratchbus.domain.event import Event
 from scratchbus.domain.fact_events import FactAsserted, FactRetracted
 from scratchbus.domain.facts import Fact, plain_entity
@@ -26,7 +25,7 @@ from scratchbus.domain.time_checks import as_time
 from scratchbus.domain.times import settle
 from scratchbus.domain.values import MAX_BYTES, check_confidence
 from scratchbus.engine.steps import Step, Wrote
-from scratchbus.errors import Conflict, InvalidField, InvalidId, InvalidInput, NotFound, VersionConflict, shown
+from scratchbus.errors import Conflict, InvalidField, InvalidInput, NotFound, VersionConflict, shown
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.writes import MAX_BATCH, NEVER
 from scratchbus.projections.facts import PREFIX, evolve
@@ -35,21 +34,12 @@ from scratchbus.readmodel.relations import find_pages, gather
 from scratchbus.readmodel.relations_in_force import relations_for
 from scratchbus.readmodel.scope import Core
 
-_ID = re.compile(PREFIX + r"\d{1,16}")
+_check_reason = partial(check_given_reason, advice="say why the fact is wrong")
 
 
 def check_fact(id: object) -> str:
     """Return the id of a fact, given the id or a `Fact`. Raises InvalidId."""
-    id = id.id if isinstance(id, Fact) else id
-    if not isinstance(id, str) or not _ID.fullmatch(id):
-        raise InvalidId(f"id: {shown(id)} is not the id of a fact; ids of facts look like fact_1795256156929")
-    return id
-
-
-def _check_reason(reason: object) -> str:
-    if reason is None:
-        raise InvalidField("reason", "is missing; say why the fact is wrong")
-    return check_content(reason, MAX_REASON, "reason")
+    return check_memory_id("fact", id.id if isinstance(id, Fact) else id)
 
 
 class AssertFact(Given):
@@ -121,7 +111,7 @@ def assert_all(core: Core, page: str, commands: Sequence[AssertFact], occasion: 
     events: list[FactAsserted] = []
     for index, command in enumerate(commands):
         try:
-            events.append(command.decide(occasion, relations, f"/{index}" if index else ""))
+            events.append(command.decide(occasion, relations, nth_suffix(index)))
         except InvalidInput as error:
             raise name_item(error, index, len(commands)) from None
     refusal = yield from _check_evidence(core, page, [id for command in commands for id in command.evidence])
@@ -202,7 +192,7 @@ def not_same_as(core: Core, page: str, one: str, other: str, reason: str, event_
         raise NotFound(f"no fact says that {shown(one)} and {shown(other)} are one entity")
     retracted = []
     for number, fact in enumerate(direct):
-        chosen_id = event_id and (f"{event_id}/{number}" if number else event_id)
+        chosen_id = event_id and event_id + nth_suffix(number)
         retracted.append((yield from retract(core, page, {"id": fact.id, "reason": reason, "event_id": chosen_id})))
     return retracted
 

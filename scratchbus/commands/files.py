@@ -18,7 +18,7 @@ from scratchbus.commands.execution import Occasion
 from scratchbus.commands.memory import edit
 from scratchbus.commands.memory_edit import MemoryEdit, is_retry
 from scratchbus.commands.scratch_directory import ScratchDirectory, name_of, names_in, session_of
-from scratchbus.commands.sessions import get_session
+from scratchbus.commands.sessions import get_session, has_ended
 from scratchbus.domain.checks import bytes_of
 from scratchbus.domain.conversation_events import FileRemoved, FileWritten
 from scratchbus.domain.conversations import ScratchFile, check_path, subject_of
@@ -194,12 +194,12 @@ def evict_all(core: Core) -> Step[dict[str, int]]:
     keep_ms, evicted = core.settings.ms("keep_files"), dict[str, int]()
     for name in (yield Fetch(partial(names_in, home_of(core.settings)))):
         session = session_of(core.settings.bus, name)
-        record = (yield from get_session(core, session)) if session is not None else None
         if session is None:
             continue
+        is_over = yield from has_ended(core, session)
         lock = yield from _lock(core, session)
         try:
-            if record is None or not record.ended:
+            if not is_over:
                 evicted[session] = yield from _evict(core, session)
             elif keep_ms is not None:
                 cutoff = time.time() - keep_ms / 1000
@@ -228,8 +228,7 @@ def _evict(core: Core, root: str) -> Step[int]:
 
 
 def _check_open(core: Core, root: str) -> Step[None]:
-    record = yield from get_session(core, root)
-    if record is not None and record.ended:
+    if (yield from has_ended(core, root)):
         raise SessionOver(root)
 
 

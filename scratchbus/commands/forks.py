@@ -141,9 +141,7 @@ def _batches(core: Core, child: str, first: SessionSpawned, copies: Sequence[_Co
         occasion = Occasion.of(
             core, child, copied_event_id(first, copy.id, copy.version), "copy_turn", copy.id, copy.version
         )
-        occasion = occasion._replace(
-            by=copy.source, cause_fields={**occasion.cause_fields, "cause": str(first.position)}
-        )
+        occasion = occasion.caused_by(first.position, copy.source)
         write = put(occasion, occasion.event(copy.kind, copy.id, **copy.fields), copy.version - 1)
         write.body = encode_body(write.event)
         if writes and (len(writes) == MAX_BATCH or size + len(write.body) > MAX_BODIES):

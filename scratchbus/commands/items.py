@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, NamedTuple, cast
 
 from scratchbus.commands.copied_errors import copied
-from scratchbus.commands.execution import Occasion
+from scratchbus.commands.execution import Occasion, nth_suffix
 from scratchbus.commands.memory_reads import fresh_memory
 from scratchbus.domain.event import Event
 from scratchbus.domain.events import AnyEvent
@@ -111,7 +111,7 @@ def sweep(core: Core, page: str) -> Step[int]:
     for at in range(0, len(expired), MAX_BATCH):
         batch = expired[at : at + MAX_BATCH]
         writes = [
-            Write(occasion.event(ItemDeleted, item.id, _suffix(at + index)), Op.PUT, "", item.version)
+            Write(occasion.event(ItemDeleted, item.id, nth_suffix(at + index)), Op.PUT, "", item.version)
             for index, item in enumerate(batch)
         ]
         appended = yield from append(core.log, page, writes, mode="each")
@@ -128,10 +128,6 @@ def _now(core: Core, page: str) -> Step[float]:
     """Return the engine's time, in milliseconds."""
     seconds, micros = yield from ask(core.log.shard(page), "TIME")
     return int(seconds) * 1000 + int(micros) / 1000
-
-
-def _suffix(number: int) -> str:
-    return f"/{number}" if number else ""
 
 
 def _new_event(change: ItemChange) -> _NewEvent:
@@ -192,7 +188,7 @@ def _batches(jobs: Sequence[_Additions], id: str, page: str) -> Iterator[_Batch]
     """Yield the writes of jobs; those of one job are in one batch if they fit into one."""
     batch, size, total = _Batch([], {}), 0, 0
     for number, job in enumerate(jobs):
-        writes = [_write(job, event, id + _suffix(total + at), page) for at, event in enumerate(job.events)]
+        writes = [_write(job, event, id + nth_suffix(total + at), page) for at, event in enumerate(job.events)]
         total += len(writes)
         is_full = len(batch.writes) + len(writes) > MAX_BATCH or size + sum(map(_size, writes)) > MAX_BODIES
         for write in writes:

@@ -7,14 +7,14 @@ from typing import Annotated, get_args
 
 from scratchbus.commands.execution import Occasion
 from scratchbus.commands.memory_edit import MemoryEdit, Revision, check_based_on
-from scratchbus.domain.checks import check_flag, check_text
+from scratchbus.domain.checks import check_flag, check_length, check_text
 from scratchbus.domain.document import Remembered
 from scratchbus.domain.event import Event
 from scratchbus.domain.memories import Revised
 from scratchbus.domain.memory_events import NotepadEdited, NotepadOperation, NotepadWritten
 from scratchbus.domain.models import CheckedBy
 from scratchbus.engine.steps import Step
-from scratchbus.errors import InvalidField, TooLarge, shown
+from scratchbus.errors import InvalidField, shown
 from scratchbus.projections.notepad import SUBJECT, NotepadDocument, edited
 from scratchbus.readmodel.queries import recollect
 from scratchbus.readmodel.scope import Core
@@ -144,6 +144,4 @@ def _count(target: str, text: str) -> int:
 
 
 def _check_length(settings: Settings, text: str) -> None:
-    if len(text) > settings.max_notepad:
-        advice = "take out what is done, or raise max_notepad"
-        raise TooLarge("notepad", len(text), settings.max_notepad, "characters", advice)
+    check_length("notepad", text, settings.max_notepad, "take out what is done, or raise max_notepad")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any
@@ -11,7 +10,7 @@ from scratchbus.commands.execution import Occasion
 from scratchbus.commands.memory import append_new, edit, remove
 from scratchbus.commands.memory_edit import MemoryEdit, Revision, check_based_on
 from scratchbus.commands.memory_reads import fresh_memory
-from scratchbus.domain.checks import check_tags, check_text
+from scratchbus.domain.checks import check_memory_id, check_not_blank, check_tags
 from scratchbus.domain.document import Remembered
 from scratchbus.domain.event import Event
 from scratchbus.domain.events import AnyEvent
@@ -20,7 +19,7 @@ from scratchbus.domain.memory_events import NoteAdded, NoteDeleted, NoteUpdated
 from scratchbus.domain.models import CheckedBy, trusted
 from scratchbus.domain.values import SESSION_PAGES
 from scratchbus.engine.steps import Step
-from scratchbus.errors import InvalidField, InvalidId, NotFound, TooLarge, shown
+from scratchbus.errors import InvalidField, NotFound, TooLarge, shown
 from scratchbus.projections.notebook import Notebook
 from scratchbus.projections.notes import PREFIX, evolve
 from scratchbus.readmodel.memory_cache import CachedMemory
@@ -28,23 +27,9 @@ from scratchbus.readmodel.memory_history import history_of, history_of_all
 from scratchbus.readmodel.scope import Core
 from scratchbus.settings import Settings
 
-_ID = re.compile(PREFIX + r"\d{1,16}")
 _MAX_GIVEN_TAGS = 1_000  # tags that are checked
 
-
-def _check_id(id: object) -> str:
-    if not isinstance(id, str) or not _ID.fullmatch(id):
-        raise InvalidId(f"id: {shown(id)} is not the id of a note; note ids look like note_1795256156929")
-    return id
-
-
-def _content(content: object) -> str:
-    if isinstance(content, str) and (not content or content.isspace()):
-        raise InvalidField("content", "is empty; say what is worth noting, or delete the note")
-    return check_text("content", content)
-
-
-_Content = CheckedBy(_content)
+_Content = CheckedBy(partial(check_not_blank, "content", advice="say what is worth noting, or delete the note"))
 _Tags = CheckedBy(partial(check_tags, maximum=_MAX_GIVEN_TAGS))
 
 
@@ -64,7 +49,7 @@ class AddNote(MemoryEdit):
 class _NoteEdit(MemoryEdit):
     """An edit of an existing note."""
 
-    id: Annotated[str, CheckedBy(_check_id)]
+    id: Annotated[str, CheckedBy(partial(check_memory_id, "note"))]
     revision: Revision = None
 
     @property
@@ -160,7 +145,7 @@ def count_tags(core: Core, page: str) -> Step[TagsResult]:
 def history_of_notes(core: Core, page: str, id: str | None) -> Step[list[AnyEvent]]:
     """Return the events about a note, or about all notes of a session, oldest first. Raises NotFound, PositionLost."""
     if id is not None:
-        events = yield from history_of(core, page, _check_id(id))
+        events = yield from history_of(core, page, check_memory_id("note", id))
         if not any(event.subject == id for event in events):
             raise _not_found(page, id)
         return events

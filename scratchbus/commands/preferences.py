@@ -17,15 +17,13 @@ from scratchbus.domain.memories import Preference
 from scratchbus.domain.memory_events import PreferenceForgotten, PreferenceRemembered
 from scratchbus.domain.models import CheckedBy
 from scratchbus.domain.preferences import check_key, check_preference, subject_of
+from scratchbus.domain.values import SCOPE_PAGES
 from scratchbus.engine.steps import Step
 from scratchbus.errors import NotFound, shown
 from scratchbus.projections.preferences import PREFIX
 from scratchbus.readmodel.history import history
 from scratchbus.readmodel.memory_history import history_of
 from scratchbus.readmodel.scope import Core
-
-PAGES = "knowledge:"
-"""The prefix of the name of a scope's page."""
 
 _Key = Annotated[str, CheckedBy(check_key)]
 _SaidBy = Annotated[str | None, CheckedBy(partial(check_label, "said_by"))]
@@ -135,5 +133,5 @@ def history_of_preferences(core: Core, page: str, key: str | None) -> Step[list[
 
 def not_found(page: str, key: str) -> NotFound:
     """Return the error for a key that a scope does not have."""
-    scope = page.removeprefix(PAGES)
+    scope = page.removeprefix(SCOPE_PAGES)
     return NotFound(f"scope {scope!r} has no preference {shown(key)}; list the preferences for their keys")

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Annotated, Any, cast
 
 from scratchbus.commands.dependents import complete, dependents, review
 from scratchbus.commands.execution import Command, Occasion
 from scratchbus.commands.observations import finish, lifecycle_of, not_found, type_or_none
-from scratchbus.domain.checks import MAX_REASON, check_content
+from scratchbus.domain.checks import check_given_reason
 from scratchbus.domain.lifecycle import ARCHIVED, Lifecycle
 from scratchbus.domain.models import CheckedBy
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.page_events import StatusChanged
 from scratchbus.engine.steps import Step
-from scratchbus.errors import Conflict, InvalidField, InvalidTransition, NotChangeable
+from scratchbus.errors import Conflict, InvalidTransition, NotChangeable
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.writes import MAX_BATCH, Appended, Op, Write
 from scratchbus.readmodel.exposures import exposure_of
@@ -27,17 +28,11 @@ _TRIES = 5
 _MAX_SEEN = 100  # sessions, agents and actions that the event names
 
 
-def _check_reason(reason: str | None) -> str:
-    if reason is None:
-        raise InvalidField("reason", "is missing; say why it is wrong")
-    return check_content(reason, MAX_REASON, "reason")
-
-
 class Refute(Command):
     """Archive an observation as refuted."""
 
     verb = "refute"
-    reason: Annotated[str, CheckedBy(_check_reason)]
+    reason: Annotated[str, CheckedBy(partial(check_given_reason, advice="say why it is wrong"))]
 
     def write(self, occasion: Occasion, before: Observation, lifecycle: Lifecycle) -> Write:
         """Return the write that archives it."""

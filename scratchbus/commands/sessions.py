@@ -15,7 +15,7 @@ from scratchbus.commands.forks import copy_conversation
 from scratchbus.commands.memory import edit
 from scratchbus.commands.memory_edit import MemoryEdit, put
 from scratchbus.commands.notepad import content_of
-from scratchbus.domain.checks import check_flag, check_guards
+from scratchbus.domain.checks import check_flag, check_own_event_id
 from scratchbus.domain.event import Event
 from scratchbus.domain.memories import Session
 from scratchbus.domain.memory_events import NotepadWritten, SessionEnded, SessionSpawned, SessionStarted
@@ -37,6 +37,12 @@ def get_session(core: Core, id: str) -> Step[Session | None]:
     found = yield from recollect(core.log, page_of_session(id), [SUBJECT], core.fresh)
     document = found.get(SUBJECT)
     return document if isinstance(document, Session) else None
+
+
+def has_ended(core: Core, id: str) -> Step[bool]:
+    """Return whether a session has ended."""
+    record = yield from get_session(core, id)
+    return record is not None and record.ended
 
 
 class EndSession(MemoryEdit):
@@ -97,7 +103,7 @@ def begin(core: Core, parent: str, id: str | None, is_fork: bool, copy: bool, ev
     """
     page = page_of_session(parent)
     check_flag("copy_notepad", copy)
-    check_guards(event_id)
+    check_own_event_id(event_id)
     if id is not None:
         spawn_id = event_id or f"begin-{_short_hash(f'{page} {page_of_session(id)}')}"
         return (yield from _begin(core, _Beginning(parent, id, is_fork, copy, spawn_id, is_given=event_id is not None)))
@@ -175,7 +181,7 @@ def _start(core: Core, beginning: _Beginning, first: SessionSpawned) -> Step[Non
     """Begin an announced session; a copied notepad is as it was at the announcement."""
     child = page_of_session(beginning.id)
     occasion = Occasion.of(core, child, first.id, "start_session", beginning.parent, first.fork, first.copied)
-    occasion = occasion._replace(by=first.by, cause_fields={**occasion.cause_fields, "cause": str(first.position)})
+    occasion = occasion.caused_by(first.position, first.by)
     events: list[Event] = [occasion.event(SessionStarted, SUBJECT, "/1", parent=beginning.parent, fork=first.fork)]
     if first.copied:
         edits = yield from history_of(core, first.page, notepad.SUBJECT)

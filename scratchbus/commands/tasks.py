@@ -11,7 +11,7 @@ from scratchbus.commands.execution import Occasion
 from scratchbus.commands.memory import append_new, edit
 from scratchbus.commands.memory_edit import MemoryEdit
 from scratchbus.commands.sessions import get_session
-from scratchbus.domain.checks import check_guards
+from scratchbus.domain.checks import check_own_event_id
 from scratchbus.domain.event import Event
 from scratchbus.domain.memory_events import TaskBegun, TaskEnded
 from scratchbus.domain.models import CheckedBy
@@ -83,7 +83,7 @@ def end(core: Core, arguments: Mapping[str, Any]) -> Step[str]:
 
 def report(core: Core, session: str, result: str, event_id: str | None) -> Step[Observation]:
     """Add the result of a session to the page of its parent. Raises NotFound if it has no parent."""
-    check_guards(event_id)
+    check_own_event_id(event_id)
     record = yield from get_session(core, session)
     if record is None or record.parent is None:
         raise NotFound(

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any, cast
 
-from scratchbus.commands.execution import Occasion
+from scratchbus.commands.execution import Occasion, nth_suffix
 from scratchbus.commands.memory import edit
 from scratchbus.commands.memory_edit import MemoryEdit, is_retry, put
-from scratchbus.domain.checks import check_guards, check_text
+from scratchbus.domain.checks import check_length, check_own_event_id, check_text
 from scratchbus.domain.conversation_events import TextDeleted, TextEdited, TextWritten
 from scratchbus.domain.conversations import Text, check_path, subject_of
 from scratchbus.domain.event import Event
@@ -166,23 +166,19 @@ def rename(core: Core, page: str, path: str, to: str, event_id: str | None) -> S
 
 def _move_events(occasion: Occasion, number: int, text: Text, to: str) -> list[Event]:
     subject, content = subject_of(PREFIX, to), text.content
-    written = occasion.event(TextWritten, subject, _suffix(number), path=to, content=content, source=text.path)
+    written = occasion.event(TextWritten, subject, nth_suffix(number), path=to, content=content, source=text.path)
     return [written, _delete_event(occasion, number + 1, text, to)]
 
 
 def _delete_event(occasion: Occasion, number: int, text: Text, to: str | None = None) -> Event:
-    return occasion.event(TextDeleted, text.id, _suffix(number), target=to)
-
-
-def _suffix(number: int) -> str:
-    return f"/{number}" if number else ""
+    return occasion.event(TextDeleted, text.id, nth_suffix(number), target=to)
 
 
 def _change_all(
     core: Core, page: str, verb: str, arguments: Sequence[str], event_id: str | None, decide: Decide
 ) -> Step[None]:
     """Append the change of several texts as one batch; it is decided again if another writer was faster."""
-    check_guards(event_id)
+    check_own_event_id(event_id)
     occasion = Occasion.of(core, page, event_id, verb, *arguments)
     if event_id is not None and (yield from is_retry(core, occasion, PREFIX)):
         return
@@ -234,6 +230,4 @@ def _not_found(path: str) -> NotFound:
 
 
 def _check_size(occasion: Occasion, content: str) -> None:
-    limit = occasion.settings.max_text
-    if len(content) > limit:
-        raise TooLarge("content", len(content), limit, "characters", "split it into several texts, or raise max_text")
+    check_length("content", content, occasion.settings.max_text, "split it into several texts, or raise max_text")

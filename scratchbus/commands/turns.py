@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Annotated, Any
@@ -10,8 +9,8 @@ from typing import Annotated, Any
 from scratchbus.commands.execution import Occasion
 from scratchbus.commands.memory import append_new
 from scratchbus.commands.memory_edit import MemoryEdit, is_retry
-from scratchbus.commands.sessions import get_session
-from scratchbus.domain.checks import check_limit, check_text
+from scratchbus.commands.sessions import has_ended
+from scratchbus.domain.checks import check_length, check_limit, check_memory_id, check_not_blank
 from scratchbus.domain.conversation_events import TurnAppended, TurnsCompacted
 from scratchbus.domain.conversations import MAX_COMPACTED, Turn, check_role
 from scratchbus.domain.event import Event
@@ -25,26 +24,15 @@ from scratchbus.projections.turns import PREFIX, evolve
 from scratchbus.readmodel.memory_history import history_of_all
 from scratchbus.readmodel.scope import Core
 
-_ID = re.compile(r"turn_\d{1,16}")
-_SHOWN_ID = re.compile(r"(turn|task)_\d{1,16}")
+_TOO_LONG = "append it as several turns, or raise max_turn"
 
-
-def _check_id(field: str, id: object, pattern: re.Pattern[str] = _ID) -> str:
-    if not isinstance(id, str) or not pattern.fullmatch(id):
-        raise InvalidId(f"{field}: {shown(id)} is not the id of a turn; turn ids look like turn_1795256156929")
-    return id
-
-
-def _content(field: str, content: object) -> str:
-    if isinstance(content, str) and (not content or content.isspace()):
-        raise InvalidField(field, "is empty; give a text of at least one character that is not whitespace")
-    return check_text(field, content)
+_content = partial(check_not_blank, advice="give a text of at least one character that is not whitespace")
 
 
 def _check_ids(ids: object) -> list[str]:
     if isinstance(ids, str) or not isinstance(ids, Iterable):
         raise InvalidField("turns", f"{shown(ids)} is not a list of ids")
-    found = list(dict.fromkeys(_check_id("turns", id, _SHOWN_ID) for id in ids))
+    found = list(dict.fromkeys(check_memory_id("turn", id, "turns", "task") for id in ids))
     if not found:
         raise InvalidField(
             "turns", "is empty; give the ids of the turns to replace, or leave it out to replace all shown"
@@ -70,7 +58,7 @@ class AppendTurn(MemoryEdit):
 
     def decide(self, occasion: Occasion, document: Turn | None) -> Event:
         """See `MemoryEdit`. Raises TooLarge, and InvalidId for a task of another session."""
-        _check_size(occasion, "content", self.content)
+        check_length("content", self.content, occasion.settings.max_turn, _TOO_LONG)
         if self.task is not None and f"{SESSION_PAGES}{self.task.session}" != occasion.page:
             raise InvalidId(f"task: {self.task} belongs to another session; append the turn there, or leave task out")
         task = None if self.task is None else self.task.subject
@@ -87,7 +75,7 @@ class CompactTurns(MemoryEdit):
 
     def decide(self, occasion: Occasion, document: Turn | None) -> Event:
         """See `MemoryEdit`. Raises TooLarge."""
-        _check_size(occasion, "summary", self.summary)
+        check_length("summary", self.summary, occasion.settings.max_turn, _TOO_LONG)
         if len(self.turns or ()) > MAX_COMPACTED:
             advice = "compact some of them first, then the summary with the rest"
             raise TooLarge("turns", len(self.turns or ()), MAX_COMPACTED, "turns", advice)
@@ -105,14 +93,10 @@ def add(core: Core, page: str, arguments: Mapping[str, Any]) -> Step[Turn]:
         cached = yield from core.conversations.fresh(core.log, page)
         with cached.lock:
             exists = command.task.subject in cached.memory
-        if not exists and not (yield from is_retry(core, occasion, PREFIX)) and not (yield from _is_over(core, page)):
+        session = page.removeprefix(SESSION_PAGES)
+        if not (exists or (yield from is_retry(core, occasion, PREFIX)) or (yield from has_ended(core, session))):
             raise NotFound(f"there is no {command.task}; pass the id that begin_task returned, or leave task out")
     return (yield from _append(core, command, occasion))
-
-
-def _is_over(core: Core, page: str) -> Step[bool]:
-    record = yield from get_session(core, page.removeprefix(SESSION_PAGES))
-    return record is not None and record.ended
 
 
 def compact(core: Core, page: str, arguments: Mapping[str, Any]) -> Step[Turn]:
@@ -153,7 +137,7 @@ def check_slice(after: str | None, limit: int | None) -> None:
     """Raise InvalidId unless `after` is None or the id of a turn, InvalidField unless `limit` is None or positive."""
     check_limit(limit)
     if after is not None:
-        _check_id("after", after)
+        check_memory_id("turn", after, "after")
 
 
 def shown_turns(core: Core, page: str) -> Step[list[Turn]]:
@@ -166,9 +150,3 @@ def shown_turns(core: Core, page: str) -> Step[list[Turn]]:
 def history_of_turns(core: Core, page: str) -> Step[list[AnyEvent]]:
     """Return the events about turns of a session, oldest first. Raises PositionLost."""
     return (yield from history_of_all(core, page, PREFIX))
-
-
-def _check_size(occasion: Occasion, field: str, text: str) -> None:
-    limit = occasion.settings.max_turn
-    if len(text) > limit:
-        raise TooLarge(field, len(text), limit, "characters", "append it as several turns, or raise max_turn")

@@ -11,7 +11,7 @@ from typing import Any
 
 from scratchbus.domain.payloads import plain
 from scratchbus.domain.values import MAX_BYTES, check_event_id, check_id, check_whole
-from scratchbus.errors import InvalidField, TooLarge, UnknownField, key_text, shown
+from scratchbus.errors import InvalidField, InvalidId, TooLarge, UnknownField, key_text, shown
 
 MAX_LABEL = 256
 """The most characters in a tag, an owner or an action."""
@@ -47,7 +47,7 @@ _to_json = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(","
 _TRIGGERS = ("type", "status", "tags")
 
 
-def check_guards(event_id: object) -> None:
+def check_own_event_id(event_id: object) -> None:
     """Raise InvalidId unless the event id is None or 1 to 200 printable ASCII characters."""
     if event_id is not None:
         check_event_id(event_id)
@@ -78,6 +78,19 @@ def check_text(field: str, value: object) -> str:
         raise InvalidField(field, f"{shown(value)} is not a text")
     bytes_of(field, value)
     return value
+
+
+def check_not_blank(field: str, value: object, advice: str) -> str:
+    """Return a text with a character that is not white space. Raises InvalidField."""
+    if isinstance(value, str) and (not value or value.isspace()):
+        raise InvalidField(field, f"is empty; {advice}")
+    return check_text(field, value)
+
+
+def check_length(field: str, text: str, limit: int, advice: str = "") -> None:
+    """Raise TooLarge for a text of more than `limit` characters."""
+    if len(text) > limit:
+        raise TooLarge(field, len(text), limit, "characters", advice)
 
 
 def check_limit(limit: object) -> None:
@@ -264,6 +277,21 @@ def check_dedupe_key(key: object) -> str:
 def check_action(action: object) -> str:
     """Return the name of an action."""
     return check_label("action", action)
+
+
+def check_memory_id(noun: str, id: object, field: str = "id", *other_nouns: str) -> str:
+    """Return the id of a memory: a noun such as `note`, `_` and a number. Raises InvalidId."""
+    nouns = "|".join((noun, *other_nouns))
+    if not isinstance(id, str) or not re.fullmatch(rf"(?:{nouns})_\d{{1,16}}", id):
+        raise InvalidId(f"{field}: {shown(id)} is not the id of a {noun}; {noun} ids look like {noun}_1795256156929")
+    return id
+
+
+def check_given_reason(reason: object, advice: str) -> str:
+    """Return a reason of at most 4 KiB. Raises InvalidField, with this advice if it is None."""
+    if reason is None:
+        raise InvalidField("reason", f"is missing; {advice}")
+    return check_content(reason, MAX_REASON, "reason")
 
 
 def check_reason(reason: str | None) -> str | None:

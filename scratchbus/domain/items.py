@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from pydantic import Field
 
-from scratchbus.domain.checks import bytes_of, check_object
+from scratchbus.domain.checks import bytes_of, check_length, check_object
 from scratchbus.domain.document import Remembered
 from scratchbus.domain.values import check_whole, moment_of_place
 from scratchbus.errors import InvalidField, TooLarge, shown
@@ -89,8 +89,7 @@ def check_name(field: str, name: object) -> str:
     """Return a key, or a label of a namespace. Raises InvalidField or TooLarge."""
     if not isinstance(name, str) or not name:
         raise InvalidField(field, f"{shown(name)} is not a text")
-    if len(name) > MAX_NAME:
-        raise TooLarge(field, len(name), MAX_NAME, "characters")
+    check_length(field, name, MAX_NAME)
     bytes_of(field, name)
     return name
 

@@ -7,9 +7,9 @@ from hashlib import sha256
 from typing import Final
 from unicodedata import category, normalize
 
-from scratchbus.domain.checks import check_text
+from scratchbus.domain.checks import check_length, check_text
 from scratchbus.domain.quoting import visible
-from scratchbus.errors import InvalidField, TooLarge, shown
+from scratchbus.errors import InvalidField, shown
 
 MAX_KEY: Final = 200
 """The most characters in a key."""
@@ -35,8 +35,7 @@ def check_key(key: object) -> str:
         raise InvalidField("key", f"{shown(text)} names nothing; use a few words, as `quotes in JS`")
     if "**" in text or MARKS in text:
         raise InvalidField("key", f"{shown(text)} contains `**` or `{MARKS}`, which mark preferences in files")
-    if len(text) > MAX_KEY:
-        raise TooLarge("key", len(text), MAX_KEY, "characters", "put the details into the text")
+    check_length("key", text, MAX_KEY, "put the details into the text")
     return text
 
 
@@ -51,10 +50,7 @@ def check_preference(text: object) -> str:
         raise InvalidField("text", f"contains `{MARKS}`, which marks the preferences in files")
     if any(category(char) == "Cc" and char not in "\n\t" for char in preference):
         raise InvalidField("text", "contains control characters; leave them out")
-    if len(preference) > MAX_TEXT:
-        raise TooLarge(
-            "text", len(preference), MAX_TEXT, "characters", "shorten it, or split it into several preferences"
-        )
+    check_length("text", preference, MAX_TEXT, "shorten it, or split it into several preferences")
     return preference
 
 

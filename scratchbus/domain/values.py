@@ -44,6 +44,12 @@ _LAST_MS = 253_402_300_799_999  # the end of the year 9999
 SESSION_PAGES = "session:"
 """The prefix of the name of a session's page; its id follows."""
 
+AGENT_PAGES = "agent:"
+"""The prefix of the name of an agent's page."""
+
+SCOPE_PAGES = "knowledge:"
+"""The prefix of the name of a scope's page."""
+
 _SOURCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@/-]{0,127}")
 _BUS = re.compile(r"[A-Za-z0-9_.@/-]{1,128}")
 _PAGE = re.compile(r"[A-Za-z0-9_.@/:-]{1,128}")
@@ -83,12 +89,12 @@ def page_of_session(session: object) -> str:
 
 def page_of_agent(agent: object) -> str:
     """Return the page that has an agent's own memory. Raises InvalidName."""
-    return f"agent:{_check_part('agent', agent)}"
+    return f"{AGENT_PAGES}{_check_part('agent', agent)}"
 
 
 def page_of_scope(scope: object) -> str:
     """Return the page that has the knowledge of a scope, such as a user or a project. Raises InvalidName."""
-    return f"knowledge:{check_scope(scope)}"
+    return f"{SCOPE_PAGES}{check_scope(scope)}"
 
 
 def page_of_store(store: object) -> str:

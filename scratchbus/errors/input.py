@@ -60,32 +60,32 @@ class BudgetTooSmall(InvalidInput):
         self.needed = needed
 
 
-class UnknownType(InvalidInput):
+class _UnknownName(InvalidInput):
+    """There is no type or relation of this name."""
+
+    def __init__(self, noun: str, name: str, known: Iterable[str], nearest: str | None, advice: str) -> None:
+        self.known = sorted(known)
+        self.nearest = nearest
+        hint = f"did you mean {nearest!r}? " if nearest else ""
+        super().__init__(f"unknown {noun} {shown(name)}; {hint}known: {listed(self.known)} ({advice})")
+
+
+class UnknownType(_UnknownName):
     """The observation type is not registered."""
 
     def __init__(self, name: str, known: Iterable[str], nearest: str | None) -> None:
         self.type = name
-        self.known = sorted(known)
-        self.nearest = nearest
-        hint = f"did you mean {nearest!r}? " if nearest else ""
-        super().__init__(
-            f"unknown observation type {shown(name)}; {hint}known: {listed(self.known)}"
-            " (add a type with `scratchbus types push FILE`)"
-        )
+        advice = "add a type with `scratchbus types push FILE`"
+        super().__init__("observation type", name, known, nearest, advice)
 
 
-class UnknownRelation(InvalidInput):
+class UnknownRelation(_UnknownName):
     """The relation of a fact is not declared."""
 
     def __init__(self, name: str, known: Iterable[str], nearest: str | None) -> None:
         self.relation = name
-        self.known = sorted(known)
-        self.nearest = nearest
-        hint = f"did you mean {nearest!r}? " if nearest else ""
-        super().__init__(
-            f"unknown relation {shown(name)}; {hint}known: {listed(self.known)}"
-            " (declare more in a file, and publish it with `scratchbus facts push-relations`)"
-        )
+        advice = "declare more in a file, and publish it with `scratchbus facts push-relations`"
+        super().__init__("relation", name, known, nearest, advice)
 
 
 class InvalidTTL(InvalidInput):

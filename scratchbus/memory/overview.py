@@ -8,7 +8,7 @@ from scratchbus.domain.document import Document
 from scratchbus.domain.event import Event
 from scratchbus.domain.memories import Session, SessionInfo
 from scratchbus.domain.position import Position
-from scratchbus.domain.values import SESSION_PAGES, moment_of_place, page_of_session
+from scratchbus.domain.values import AGENT_PAGES, SESSION_PAGES, moment_of_place, page_of_session
 from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.errors import EngineForbidden, EngineReadOnly
 from scratchbus.eventlog.below_floor import read_floor
@@ -25,7 +25,6 @@ from scratchbus.readmodel.scope import Core
 from scratchbus.timetravel import When
 from scratchbus.timetravel.cut import Cut, cut_at
 
-_AGENTS = "agent:"
 _AT_ONCE = 500  # pages per round trip
 
 
@@ -48,10 +47,10 @@ def list_agents(core: Core) -> Step[list[str]]:
     """Return the agents that have written to their scratchpads, sorted by name."""
     found: list[str] = []
     for shard in range(core.log.shards):
-        for batch in _slices((yield from _pages(core, shard, _AGENTS, None))):
+        for batch in _slices((yield from _pages(core, shard, AGENT_PAGES, None))):
             keys = core.log.keys(shard)
             replies = yield from ask_all(shard, [("HEXISTS", keys.heads(page), scratchpad.SUBJECT) for page in batch])
-            found += [page.removeprefix(_AGENTS) for page, has_pad in zip(batch, replies, strict=True) if has_pad]
+            found += [page.removeprefix(AGENT_PAGES) for page, has_pad in zip(batch, replies, strict=True) if has_pad]
     return sorted(found)
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from scratchbus.commands import preferences
 from scratchbus.domain.memories import Preference
 from scratchbus.domain.preference_file import FileChange, FileSection, SyncedAt, find_section, merge, replaced
+from scratchbus.domain.values import SCOPE_PAGES
 from scratchbus.engine.steps import Step, ask
 from scratchbus.errors import Conflict, InvalidField, InvalidPosition, LogError, RevisionConflict, shown
 from scratchbus.projections.preferences import PREFIX
@@ -48,7 +49,7 @@ class Synced(NamedTuple):
 def sync(core: Core, page: str, path: Path) -> Step[Synced]:
     """See `AsyncPreferences.sync`."""
     synced = Synced([], [], [], False)
-    scope = page.removeprefix(preferences.PAGES)
+    scope = page.removeprefix(SCOPE_PAGES)
     for _ in range(_TRIES):
         target, before = _read(path)
         text = _decoded(path, before or b"")

@@ -5,12 +5,10 @@ from __future__ import annotations
 from scratchbus.domain.document import Remembered
 from scratchbus.domain.event import Event
 
-_PREFIX = "context_"
 
-
-def subject_of(viewer: str) -> str:
-    """Return the subject of the contexts of a viewer, `session:<id>` or `agent:<name>`."""
-    return _PREFIX + viewer
+def subject_of(session: str | None, agent: str) -> str:
+    """Return the subject of the contexts of a session or, without one, of an agent."""
+    return f"context_agent:{agent}" if session is None else f"context_session:{session}"
 
 
 def evolve(document: Remembered | None, event: Event) -> Remembered | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple, cast
 
-from scratchbus.domain.checks import check_guards
+from scratchbus.domain.checks import check_own_event_id
 from scratchbus.domain.digest import digest_of
 from scratchbus.domain.page_events import RelationsChanged, TypesChanged
 from scratchbus.domain.values import check_whole
@@ -44,7 +44,7 @@ def publish(log: Log, publication: Published, check: Callable[[str | None], Step
     `check` gets the text in force, None if there is none, and may refuse it. Raises VersionConflict if someone else has
     published meanwhile, or since the expected version. A retry with the same event id gets the first answer.
     """
-    check_guards(publication.event_id)
+    check_own_event_id(publication.event_id)
     if publication.expected_version is not None:
         check_whole("expected_version", publication.expected_version, minimum=0)
     subject, text = publication.event.subject, publication.event.text

@@ -108,8 +108,8 @@ class AsyncSubscription:
     ) -> None:
         """Pass every event to a handler until `stop` is set; ack it afterwards, or fail it on an exception.
 
-        With `concurrency`, handle this many at once (1,000 at most): they begin in order, and may end in another. Raises
-        InvalidField.
+        With `concurrency`, handle this many at once (1,000 at most): they begin in order, and may end in another.
+        Raises InvalidField.
         """
         self._stop = stop or self._stop
         iteration_lock = asyncio.Lock()

@@ -63,9 +63,9 @@ def check_event(event: Event) -> None:
     if isinstance(event, Updated):
         check_fields("changes", event.changes)
     elif isinstance(event, ContextRendered):
-        viewer = f"session:{event.session}" if event.session is not None else f"agent:{event.agent or event.by}"
-        if event.subject != subject_of(viewer):
-            raise InvalidField("subject", f"{shown(event.subject)} is not the subject of the context of {viewer}")
+        subject = subject_of(event.session, event.agent or event.by)
+        if event.subject != subject:
+            raise InvalidField("subject", f"{shown(event.subject)} is not the subject of the context, {subject}")
     elif isinstance(event, ItemPut):
         if event.subject != item_of(event.namespace, event.key):
             raise InvalidField("subject", f"{shown(event.subject)} is not the subject of the key {shown(event.key)}")
