@@ -236,7 +236,7 @@ def _from_file(path: str | Path | None) -> dict[str, _Given]:
 
     values = text.read(create_model("SettingsFile", __base__=SettingsFile, **fields))
     return {
-        name: _Given(_expanded(name, value, file.parent), f"{text.place(name)}: {name}")
+        name: _Given(_expanded(name, value, file.parent), f"{text.location(name)}: {name}")
         for name, value in values
         if value is not None
     }

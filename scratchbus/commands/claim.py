@@ -98,7 +98,7 @@ class PickFilter(NamedTuple):
 
 
 class ReleaseTerms(NamedTuple):
-    """How a job is given back: for how long (ms) it is not picked, whether it was not tried, else why it failed."""
+    """How a job is released: it is not picked for `backoff` ms; it is `untried`, or `reason` says why it failed."""
 
     backoff: int = 0
     untried: bool = False
@@ -130,10 +130,10 @@ def pick(
     work: str | None = None,
     min_priority: int = 0,
 ) -> Step[Picked | Idle]:
-    """Claim the next observation of a page: of the highest priority, newest first, active, unclaimed, not resting.
+    """Claim the next ready observation of a page: of the highest priority, and of these the newest.
 
-    Observations below `min_priority` are skipped. For work, a named instance also picks the one that it held
-    before a restart. Raises UnknownType.
+    Ready ones are active, and neither claimed nor in backoff. Those below `min_priority` are skipped. For work, a named
+    instance also picks the one that it held before a restart. Raises UnknownType.
     """
     holder, ttl_ms = core.by if by is None else check_source(by, "by"), _ttl_ms(ttl)
     check_own_event_id(event_id)

@@ -102,7 +102,7 @@ class Reads(Protocol):
         """Return the matches, newest first by when they were added; `below` is a seq to continue below."""
         ...
 
-    def place_of(self, id: str) -> Step[int | None]:
+    def added_seq_of(self, id: str) -> Step[int | None]:
         """Return the seq at which an observation was added, if known."""
         ...
 
@@ -131,8 +131,8 @@ class StoredPage(NamedTuple):
         """See `Reads`."""
         return search(self.log, self.page, self.freshness, wanted, limit, below, self.earlier)
 
-    def place_of(self, id: str) -> Step[int | None]:
-        """See `Reads`; cleared observations have a place too."""
+    def added_seq_of(self, id: str) -> Step[int | None]:
+        """See `Reads`; it is known for cleared observations too."""
         head = (yield from read_head(self.log, self.page, id)) if self.earlier is None else None
         if head is not None:
             return head.added
@@ -163,7 +163,7 @@ def list_all(
         below = after.seq
     elif after is not None:
         id = check_id(after)
-        below = yield from page.place_of(id)
+        below = yield from page.added_seq_of(id)
         if below is None:
             raise NotFound(f"after: there is no {id} on page {page.page!r}; pass the last item of the page before")
     return (yield from page.search(wanted, limit, below))
@@ -192,37 +192,38 @@ def _check_type(core: Core, page: Reads, name: str) -> Step[None]:
 
 
 def list_displaced(core: Core, page: str, newcomers: object) -> Step[list[Observation]]:
-    """Return what made room for one or several in the batch of their last event; those off the page are left out.
+    """Return the observations that these newcomers displaced in the batch of their last event.
 
-    Raises InvalidField, and PositionLost when the events have left the log.
+    Those that are no longer on the page are left out. Raises InvalidField, and PositionLost when the events have left
+    the log.
     """
-    asked: list[Position] = []
+    positions: list[Position] = []
     for each in newcomers if isinstance(newcomers, list | tuple) else [newcomers]:
         if not isinstance(each, Observation):
             raise InvalidField("newcomer", f"{shown(each)} is not an observation; pass what `add` or `reopen` returned")
         if each.page == page and not core.log.displaced_nothing(each.position):
-            asked.append(each.position)
-    ids = yield from _made_room(core.log, asked)
+            positions.append(each.position)
+    ids = yield from _displaced_for(core.log, positions)
     if not ids:
-        return []  # without folding the page for it
+        return []  # without reading the page
     found = yield from get(core.log, page, ids, core.fresh)
     return [found[id] for id in ids if id in found]
 
 
-def _made_room(log: Log, asked: list[Position]) -> Step[list[str]]:
-    """Return the ids of what made room for the subjects of the events at these positions, in the order of the log.
+def _displaced_for(log: Log, positions: list[Position]) -> Step[list[str]]:
+    """Return the ids of the observations displaced for the events at these positions, in the order of the log.
 
-    The events of a batch are read once, however many of its newcomers are asked about.
+    The events of a batch are read once, however many of them are newcomers.
     """
     newcomers: set[tuple[str, int]] = set()
     ends: dict[int, Position] = {}  # by the seq of the first event of each batch
-    events = yield from read_events(log, asked)
+    events = yield from read_events(log, positions)
     for event in events:
         first = _first_of_batch(event)
         newcomers.add((event.subject, first))
         ends[first] = max(event.position, ends.get(first, event.position))
     before = {end._replace(seq=seq) for first, end in ends.items() for seq in range(first, end.seq)}
-    events += yield from read_events(log, sorted(before.difference(asked)))
+    events += yield from read_events(log, sorted(before.difference(positions)))
     return [
         event.subject
         for event in sorted(events, key=attrgetter("position"))

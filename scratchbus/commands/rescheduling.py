@@ -49,7 +49,7 @@ def rescheduled(
 
 
 def _first_field(changes: Mapping[str, Any]) -> str:
-    """Return the first of these fields that was given, `remind_at` last."""
+    """Return the name of a given field of a schedule; `remind_at` only if it is the only one."""
     return next(name for name in ("not_before", "every", "remind_at") if name in changes)
 
 

@@ -145,7 +145,7 @@ def check_object(field: str, value: object) -> dict[str, Any]:
 
 
 def _is_flat(value: dict[Any, Any]) -> bool:
-    """Return whether a mapping is so small and plain that JSON would read back the same, without writing it."""
+    """Return whether a mapping is so small and plain that writing it as JSON and reading it back changes nothing."""
     if len(value) > _MAX_FLAT_ITEMS or not _STR.issuperset(map(type, value)):
         return False
     values = value.values()

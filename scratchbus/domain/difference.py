@@ -7,10 +7,10 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from scratchbus.domain.document import PLACE_FIELDS
+from scratchbus.domain.document import POSITION_FIELDS
 from scratchbus.domain.observation import Observation
 
-_COMPARED = tuple(name for name in Observation.model_fields if name not in PLACE_FIELDS)
+_COMPARED = tuple(name for name in Observation.model_fields if name not in POSITION_FIELDS)
 
 
 class Difference(BaseModel):

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, compute
 from pydantic_core import CoreSchema, core_schema
 
 from scratchbus.domain.position import Position
-from scratchbus.domain.values import moment_of_place
+from scratchbus.domain.values import time_of_position
 
 
 class _TextInJson:
@@ -23,11 +23,11 @@ class _TextInJson:
         return schema  # type: ignore[no-any-return]  # a schema with one more key
 
 
-PlaceText = Annotated[Position, _TextInJson()]
+PositionText = Annotated[Position, _TextInJson()]
 """A position that is text in JSON."""
 
 
-PLACE_FIELDS: Final = {"shard", "added_ms", "added_seq", "ms", "seq"}
+POSITION_FIELDS: Final = {"shard", "added_ms", "added_seq", "ms", "seq"}
 """The numbers in the positions of the first and the last event; `position` and `added` show them as text."""
 
 
@@ -52,17 +52,17 @@ class Document(BaseModel):
     @property
     def created_at(self) -> datetime:
         """When the first event about it was appended."""
-        return moment_of_place(self.added_ms)
+        return time_of_position(self.added_ms)
 
     @computed_field  # type: ignore[prop-decorator]  # see above
     @property
     def updated_at(self) -> datetime:
         """When the last event about it was appended."""
-        return moment_of_place(self.ms)
+        return time_of_position(self.ms)
 
     @computed_field  # type: ignore[prop-decorator]  # see above
     @property
-    def position(self) -> PlaceText:
+    def position(self) -> PositionText:
         """The position of the last event folded into it."""
         return Position(self.ms, self.seq, self.shard)
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from scratchbus.domain.conversations import ScratchFile, Text, Turn
 from scratchbus.domain.difference import Difference
-from scratchbus.domain.document import PLACE_FIELDS
+from scratchbus.domain.document import POSITION_FIELDS
 from scratchbus.domain.event import Event
 from scratchbus.domain.facts import Fact
 from scratchbus.domain.memories import Note, Preference
@@ -17,7 +17,7 @@ from scratchbus.domain.observation import ALWAYS_SHOWN, BUS_FIELDS, SPECIFIED, C
 from scratchbus.domain.position import Position
 from scratchbus.domain.registry import ObservationType
 from scratchbus.domain.trace import Trace
-from scratchbus.domain.values import duration_text, moment_of_place
+from scratchbus.domain.values import duration_text, time_of_position
 
 
 @singledispatch
@@ -43,8 +43,8 @@ def shown_fields(observation: Observation) -> dict[str, Any]:
     """
     values = vars(observation)
     ms, seq, shard, added_ms = values["ms"], values["seq"], values["shard"], values["added_ms"]
-    updated = moment_of_place(ms)
-    created = updated if added_ms == ms else moment_of_place(added_ms)
+    updated = time_of_position(ms)
+    created = updated if added_ms == ms else time_of_position(added_ms)
     position = f"{ms}-{seq}" if not shard else str(Position(ms, seq, shard))
     first, metadata, version, priority = _first_of(values), values["metadata"], values["version"], values["priority"]
     times = (created, updated, values["expires_at"])
@@ -75,19 +75,19 @@ def _plain(value: Any) -> Any:
 
 @document_of.register
 def _(note: Note) -> dict[str, Any]:
-    document = note.model_dump(mode="json", exclude=PLACE_FIELDS)
+    document = note.model_dump(mode="json", exclude=POSITION_FIELDS)
     return {name: document[name] for name in ("id", "content", "tags", "source")} | document
 
 
 @document_of.register
 def _(preference: Preference) -> dict[str, Any]:
-    document = preference.model_dump(mode="json", exclude={*PLACE_FIELDS, "forgotten"})
+    document = preference.model_dump(mode="json", exclude={*POSITION_FIELDS, "forgotten"})
     return {name: document[name] for name in ("id", "key", "text", "said_by", "source")} | document
 
 
 @document_of.register
 def _(fact: Fact) -> dict[str, Any]:
-    document = fact.model_dump(mode="json", exclude=PLACE_FIELDS)
+    document = fact.model_dump(mode="json", exclude=POSITION_FIELDS)
     if fact.retraction is not None:
         document["retraction"] = {
             "by": fact.retraction.by, "reason": fact.retraction.reason, "refuted": fact.retraction.refuted,
@@ -99,13 +99,13 @@ def _(fact: Fact) -> dict[str, Any]:
 
 @document_of.register
 def _(remembered: Turn | ScratchFile | Text) -> dict[str, Any]:
-    document = remembered.model_dump(mode="json", exclude={*PLACE_FIELDS, "deleted"})  # deleted ones are not shown
+    document = remembered.model_dump(mode="json", exclude={*POSITION_FIELDS, "deleted"})  # deleted ones are not shown
     return {name: document[name] for name in type(remembered).__annotations__ if name in document} | document
 
 
 @document_of.register
 def _(event: Event) -> dict[str, Any]:
-    document = event.model_dump(mode="json", exclude={*PLACE_FIELDS, "prev"})
+    document = event.model_dump(mode="json", exclude={*POSITION_FIELDS, "prev"})
     fields = {name: value for name, value in document.items() if value is not None}  # inside `changes`, None is a value
     return {"position": str(event.position), **fields}
 

@@ -9,10 +9,10 @@ from typing import Any, ClassVar, Self
 from pydantic import BaseModel, ConfigDict, Field, computed_field
 
 from scratchbus.domain.models import default_of, trusted
-from scratchbus.domain.payloads import PLACES, Model, ModelClass, Place, read_payload
+from scratchbus.domain.payloads import PAYLOAD_FIELDS, Model, ModelClass, PayloadField, read_payload
 from scratchbus.domain.position import Position
 from scratchbus.domain.representation import readable
-from scratchbus.domain.values import moment_of_place
+from scratchbus.domain.values import time_of_position
 
 SCHEMA = 2
 """The newest schema version that this code writes and understands."""
@@ -57,15 +57,15 @@ class Event(BaseModel):
     @property
     def at(self) -> datetime:
         """When the engine appended it (UTC)."""
-        return moment_of_place(self.ms)
+        return time_of_position(self.ms)
 
-    def payload(self, model: ModelClass[Model], place: Place = "content") -> Model:
+    def payload(self, model: ModelClass[Model], place: PayloadField = "content") -> Model:
         """Return the content that it adds or replaces, or the context or metadata, as this pydantic model.
 
         Raises InvalidField if it does not fit the model, or if the event has none.
         """
         payloads = getattr(self, "changes", {}) | {
-            name: value for name in PLACES if (value := getattr(self, name, None))
+            name: value for name in PAYLOAD_FIELDS if (value := getattr(self, name, None))
         }
         return read_payload(payloads.get(place), model, place)
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from pydantic import BaseModel, ConfigDict, Field
 
 from scratchbus.domain.document import Remembered
-from scratchbus.domain.values import Whole, millis, moment_of_place
+from scratchbus.domain.values import Whole, millis, time_of_position
 
 
 class Retraction(BaseModel):
@@ -24,7 +24,7 @@ class Retraction(BaseModel):
     @property
     def at(self) -> datetime:
         """When it was retracted."""
-        return moment_of_place(self.ms)
+        return time_of_position(self.ms)
 
 
 class Fact(Remembered):

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from scratchbus.domain.checks import bytes_of, check_length, check_object
 from scratchbus.domain.document import Remembered
-from scratchbus.domain.values import check_whole, moment_of_place
+from scratchbus.domain.values import check_whole, time_of_position
 from scratchbus.errors import InvalidField, TooLarge, shown
 
 PREFIX: Final = "item_"
@@ -48,12 +48,12 @@ class StoreItem(Remembered):
     @property
     def since(self) -> datetime:
         """When it was created, or created again after a deletion."""
-        return moment_of_place(self.since_ms)
+        return time_of_position(self.since_ms)
 
     @property
     def put_at(self) -> datetime:
         """When it got its value."""
-        return moment_of_place(self.put_ms)
+        return time_of_position(self.put_ms)
 
 
 class ItemChange(NamedTuple):

@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, computed_field
 
-from scratchbus.domain.document import PLACE_FIELDS, Document, PlaceText
+from scratchbus.domain.document import POSITION_FIELDS, Document, PositionText
 from scratchbus.domain.models import default_of
 from scratchbus.domain.observation_models import ObservationFields
 from scratchbus.domain.ownership import owner_token
-from scratchbus.domain.payloads import Model, ModelClass, Place, read_payload
+from scratchbus.domain.payloads import Model, ModelClass, PayloadField, read_payload
 from scratchbus.domain.position import Position
 from scratchbus.domain.representation import readable
 
@@ -79,11 +79,11 @@ class Observation(Document, ObservationFields, _Known):
 
     @computed_field  # type: ignore[prop-decorator]  # mypy does not know computed properties
     @property
-    def added(self) -> PlaceText:
+    def added(self) -> PositionText:
         """The position of the event that added it; lists are ordered by this."""
         return Position(self.added_ms, self.added_seq, self.shard)
 
-    def payload(self, model: ModelClass[Model], place: Place = "content") -> Model:
+    def payload(self, model: ModelClass[Model], place: PayloadField = "content") -> Model:
         """Return its content, or its context or metadata, as this pydantic model. Raises InvalidField."""
         return read_payload(getattr(self, place), model, place)
 
@@ -130,6 +130,6 @@ ALWAYS_SHOWN: Final = ("page", "version", "position", "priority")
 BUS_FIELDS: Final = {
     name: default_of(field)
     for name, field in Observation.model_fields.items()
-    if name not in (*SPECIFIED, *ALWAYS_SHOWN, *PLACE_FIELDS)
+    if name not in (*SPECIFIED, *ALWAYS_SHOWN, *POSITION_FIELDS)
 }
 """The fields that the bus adds to the specification's, with their default values."""

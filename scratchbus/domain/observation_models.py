@@ -24,7 +24,7 @@ from scratchbus.domain.checks import (
     check_trigger,
 )
 from scratchbus.domain.models import CheckedBy, EventId, Guards
-from scratchbus.domain.payloads import PLACES, plain
+from scratchbus.domain.payloads import PAYLOAD_FIELDS, plain
 from scratchbus.domain.recurrence import check_every
 from scratchbus.domain.time_checks import as_future
 from scratchbus.domain.values import (
@@ -117,7 +117,7 @@ class NewObservation(BaseModel):
 
     def __init__(self, **given: Any) -> None:
         """Check the types of the fields. Raises UnknownField or InvalidField."""
-        given |= {name: plain(name, given[name]) for name in PLACES if name in given}
+        given |= {name: plain(name, given[name]) for name in PAYLOAD_FIELDS if name in given}
         try:
             super().__init__(**given)
         except ValidationError as error:

@@ -13,10 +13,10 @@ Model = TypeVar("Model", bound=BaseModel)
 
 ModelClass = type[Model]
 
-Place = Literal["content", "context", "metadata"]
+PayloadField = Literal["content", "context", "metadata"]
 """The fields that may hold a payload."""
 
-PLACES = ("content", "context", "metadata")
+PAYLOAD_FIELDS = ("content", "context", "metadata")
 
 _types: dict[type[BaseModel], str] = {}
 
@@ -53,7 +53,7 @@ def plain(place: str, value: object) -> Any:
         raise InvalidField(place, f"cannot be written as JSON: {problem}") from None
 
 
-def read_payload(value: Any, model: type[Model], place: Place) -> Model:
+def read_payload(value: Any, model: type[Model], place: PayloadField) -> Model:
     """Return the payload in a field of an observation or event. Raises InvalidField unless it fits the model."""
     if value is None:
         raise InvalidField(place, "has no value here; only observations and `added` events have one")

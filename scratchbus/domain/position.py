@@ -46,7 +46,7 @@ class Position(NamedTuple):
     @property
     def at(self) -> datetime:
         """The engine's time when the event was appended (UTC)."""
-        return values.moment_of_place(self.ms)
+        return values.time_of_position(self.ms)
 
     @property
     def stream_id(self) -> str:
@@ -60,7 +60,7 @@ class Position(NamedTuple):
 START = Position(0, 0)
 
 
-class _Placed(Protocol):
+class _Positioned(Protocol):
     """A position, or an event."""
 
     @property
@@ -71,7 +71,7 @@ class _Placed(Protocol):
     def shard(self) -> int: ...
 
 
-def in_time(placed: _Placed) -> tuple[int, int, int]:
+def in_time(placed: _Positioned) -> tuple[int, int, int]:
     """Return the sort key of positions or events of several shards: by time, then by shard and order in the log."""
     return placed.ms, placed.shard, placed.seq
 

@@ -80,12 +80,12 @@ class ObservationType:
         return f"{self.name}:{key}"
 
     def check_context(self, context: Mapping[str, Any]) -> None:
-        """Raise InvalidField, naming the place, if the context does not fit the type's schema."""
+        """Raise InvalidField, with the path of the wrong value, if the context does not fit the type's schema."""
         if self.context_schema is not None:
             _check(self._context_validator, "context", context, self.name)
 
     def check_metadata(self, metadata: Mapping[str, Any]) -> None:
-        """Raise InvalidField, naming the place, if the metadata does not fit the type's schema."""
+        """Raise InvalidField, with the path of the wrong value, if the metadata does not fit the type's schema."""
         if self.metadata_schema is not None:
             _check(self._metadata_validator, "metadata", metadata, self.name)
 

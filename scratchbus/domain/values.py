@@ -224,7 +224,7 @@ def moment(ms: int) -> datetime:
     return _EPOCH + ms * _MS
 
 
-def moment_of_place(ms: int) -> datetime:
+def time_of_position(ms: int) -> datetime:
     """Return the UTC time of a position's milliseconds; times after the year 9999 become its last millisecond."""
     return moment(min(ms, _LAST_MS))
 

@@ -163,7 +163,7 @@ JsonTable = Annotated[dict[str, Any], BeforeValidator(_json), BeforeValidator(_m
 
 
 class _Location(NamedTuple):
-    """The place of a value: the line and column of its key, or of its entry in a list."""
+    """The location of a value: the line and column of its key, or of its entry in a list."""
 
     line: int
     column: int
@@ -212,7 +212,7 @@ class YamlText:
         """Return the error for a problem whose `at` begins at the root."""
         return self._wrong(self._find(problem.at), problem)
 
-    def place(self, *path: str | int) -> str:
+    def location(self, *path: str | int) -> str:
         """Return file, line and column of a value, as errors show them."""
         spot = self._find(path)
         return f"{self._file}:{spot.line}:{spot.column}"

@@ -8,7 +8,7 @@ from scratchbus.domain.document import Document
 from scratchbus.domain.event import Event
 from scratchbus.domain.memories import Session, SessionInfo
 from scratchbus.domain.position import Position
-from scratchbus.domain.values import AGENT_PAGES, SESSION_PAGES, moment_of_place, page_of_session
+from scratchbus.domain.values import AGENT_PAGES, SESSION_PAGES, page_of_session, time_of_position
 from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.errors import EngineForbidden, EngineReadOnly
 from scratchbus.eventlog.below_floor import read_floor
@@ -92,7 +92,7 @@ def _describe(core: Core, shard: int, pages: Sequence[str], cut: Cut | None) -> 
                 children=session_record.children if session_record else [],
                 ended=session_record is not None and session_record.ended,
                 agent=agents.get(position) if position else None,
-                updated_at=moment_of_place(position.ms) if position else None,
+                updated_at=time_of_position(position.ms) if position else None,
             )
         )
     return found

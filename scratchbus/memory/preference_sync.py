@@ -175,8 +175,8 @@ def _is_unchanged(former: Path, before: bytes | None) -> bool:
 def _replace(path: Path, target: Path, before: bytes | None, after: bytes) -> bool:
     """Replace a file in one step; return False if someone else has changed it meanwhile.
 
-    It keeps its permissions. What someone writes into it just as it is replaced takes its place again. Raises
-    InvalidField and leaves the file unchanged.
+    It keeps its permissions. If someone writes into it just as it is replaced, it is put back. Raises InvalidField and
+    leaves the file unchanged.
     """
     temporary = target.with_name(f".{target.name[:100]}.{secrets.token_hex(4)}")
     former = temporary.with_name(f"{temporary.name}.old")  # another name of the file that is replaced

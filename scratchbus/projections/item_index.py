@@ -51,9 +51,9 @@ class ItemIndex:
     def __init__(self) -> None:
         self._all: dict[str, StoreItem] = {}
         self._spaces: dict[Namespace, dict[str, StoreItem]] = {}
-        self._mortal: set[str] = set()
+        self._expiring: set[str] = set()
         self._fulltext: Connection | None = None
-        self._unread: dict[str, None] = {}
+        self._unindexed: dict[str, None] = {}
         self._rows: dict[str, int] = {}
         self.size = 0
 
@@ -79,7 +79,7 @@ class ItemIndex:
     @property
     def has_expiring(self) -> bool:
         """Whether any item may expire."""
-        return bool(self._mortal)
+        return bool(self._expiring)
 
     def get(self, namespace: Namespace, key: str, now_ms: float) -> StoreItem | None:
         """Return an item, None if it does not exist or has expired."""
@@ -88,7 +88,7 @@ class ItemIndex:
 
     def expired(self, now_ms: float) -> list[StoreItem]:
         """Return the items that have expired and are not deleted."""
-        return [item for item in map(self._all.__getitem__, self._mortal) if not _is_live(item, now_ms)]
+        return [item for item in map(self._all.__getitem__, self._expiring) if not _is_live(item, now_ms)]
 
     def search(
         self, prefix: Namespace, condition: Mapping[str, Any], query: str, limit: int, offset: int, now_ms: float
@@ -129,11 +129,11 @@ class ItemIndex:
         before = self._all.get(item.id)
         self.size += _size(item) - _size(before)
         self._all[item.id] = item
-        self._unread[item.id] = None
+        self._unindexed[item.id] = None
         if item.expires_ms is None:
-            self._mortal.discard(item.id)
+            self._expiring.discard(item.id)
         else:
-            self._mortal.add(item.id)
+            self._expiring.add(item.id)
         if not item.deleted:
             self._spaces.setdefault(tuple(item.namespace), {})[item.key] = item
         elif before is not None and not before.deleted:
@@ -159,7 +159,7 @@ class ItemIndex:
             self._fulltext.execute(
                 "CREATE VIRTUAL TABLE items USING fts5(id UNINDEXED, text, tokenize='porter unicode61')"
             )
-        changed = [self._all[id] for id in self._unread]
+        changed = [self._all[id] for id in self._unindexed]
         self._fulltext.execute("BEGIN")
         outdated = [(self._rows[item.id],) for item in changed if item.id in self._rows]
         self._fulltext.executemany("DELETE FROM items WHERE rowid = ?", outdated)
@@ -168,7 +168,7 @@ class ItemIndex:
             if text := "" if item.deleted else text_of(item):
                 self._fulltext.execute("INSERT INTO items (rowid, id, text) VALUES (?, ?, ?)", (row, item.id, text))
         self._fulltext.execute("COMMIT")
-        self._unread.clear()
+        self._unindexed.clear()
         return self._fulltext
 
 

@@ -1,7 +1,7 @@
-"""The part of a log that remains if some sources are silenced.
+"""The events of a log that remain without some sources.
 
-Left out are their own events, and dependent ones: all events about observations that then do not exist, events that
-name a left-out one as evidence or cause, and those by which the append script made room for a left-out event.
+Left out are the events of these sources, all events about observations that do not exist without them, events that name
+one left out as evidence or cause, and those by which the append script made room for one left out.
 What others would have done instead is unknown: a sighting that was counted on a left-out observation is left out too.
 """
 
@@ -16,7 +16,7 @@ from scratchbus.domain.page_events import Added, Repeated
 from scratchbus.domain.position import Position
 from scratchbus.errors import InvalidPosition
 
-_MADE_WAY = re.compile(r"(.*)\.(?:k|l|[xd]\d+)", re.DOTALL)
+_MADE_ROOM = re.compile(r"(.*)\.(?:k|l|[xd]\d+)", re.DOTALL)
 """The id of an event that the append script added to make room for another: the other's id and a suffix."""
 
 
@@ -33,7 +33,7 @@ class SourceExclusion:
         excluded = {event.id for event in batch if self._is_left_out(event)}
         kept = []
         for event in batch:
-            displacement = _MADE_WAY.fullmatch(event.id)
+            displacement = _MADE_ROOM.fullmatch(event.id)
             if event.id in excluded or (displacement is not None and displacement[1] in excluded):
                 self._leave_out(event)
             else:

@@ -222,7 +222,7 @@ class Consumer:
             tail.feed.leave(tail)
         self._wake()
 
-    # -- what the keeper asks for --------------------------------------------------------------------------------------
+    # -- for the keeper ------------------------------------------------------------------------------------------------
 
     def is_due(self, now: float) -> bool:
         """Return whether to renew the lease, or to write acks that nothing else would write."""

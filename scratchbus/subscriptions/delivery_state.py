@@ -13,7 +13,7 @@ from scratchbus.telemetry import tracing
 
 WAITING, OUT, ACKED = range(3)
 
-NOT_THE_EVENTS_FAULT = (LeaseLost, EngineError, LogError)
+CONSUMER_ERRORS = (LeaseLost, EngineError, LogError)
 """Errors that end a consumer and are no fault of the event it was handling."""
 
 

@@ -18,7 +18,7 @@ from scratchbus.eventlog.reader import Stop
 from scratchbus.readmodel.scope import Host
 from scratchbus.subscriptions.concurrency import MAX_AT_ONCE, run_together
 from scratchbus.subscriptions.consumer import TRANSIENT_ERRORS, Consumer
-from scratchbus.subscriptions.delivery_state import NOT_THE_EVENTS_FAULT, OUT, DeliveryState, reason_of
+from scratchbus.subscriptions.delivery_state import CONSUMER_ERRORS, OUT, DeliveryState, reason_of
 from scratchbus.subscriptions.event_filters import Filters
 from scratchbus.subscriptions.options import Terms
 from scratchbus.subscriptions.window import DeliveryWindow
@@ -176,7 +176,7 @@ class Subscription:
 
     def __exit__(self, kind: Any, problem: BaseException | None, trace: Any) -> None:
         last = self._last
-        is_fault = isinstance(problem, Exception) and not isinstance(problem, NOT_THE_EVENTS_FAULT)
+        is_fault = isinstance(problem, Exception) and not isinstance(problem, CONSUMER_ERRORS)
         try:
             if is_fault and last is not None and last.state == OUT:
                 with suppress(LeaseLost):

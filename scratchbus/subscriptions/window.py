@@ -134,7 +134,7 @@ class DeliveryWindow:
                 return
 
     def set_aside(self, dead_letter: DeadLetter) -> None:
-        """Make a letter that was to be delivered again a dead letter again."""
+        """Make an event that was to be delivered again a dead letter again."""
         with self._lock:
             self.pending.append(
                 partial(self.lease.bury, dead_letter.position, dead_letter.model_dump_json(), self._cursor_ends())

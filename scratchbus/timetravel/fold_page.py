@@ -73,7 +73,7 @@ class FoldedPage:
         yield from ()
         return matching(self.live, criteria, limit, below_seq)
 
-    def place_of(self, id: str) -> Step[int | None]:
+    def added_seq_of(self, id: str) -> Step[int | None]:
         """See `Reads`."""
         yield from ()
         found = self.live.get(id)

@@ -60,7 +60,7 @@ class LazyPage:
             return matching(self.live, criteria, limit, below_seq)
         return (yield from (yield from self._folded()).search(criteria, limit, below_seq))
 
-    def place_of(self, id: str) -> Step[int | None]:
+    def added_seq_of(self, id: str) -> Step[int | None]:
         """See `Reads`."""
         found = (yield from self.get([id])).get(id)
         return None if found is None else found.added_seq

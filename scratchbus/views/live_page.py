@@ -58,7 +58,7 @@ class Watcher:
     def __init__(self, woken: threading.Event | asyncio.Event) -> None:
         self.woken = woken
 
-    def tell(self, change: Change) -> None:
+    def notify(self, change: Change) -> None:
         """Receive a change."""
 
 
@@ -188,7 +188,7 @@ class Live:
         with self.lock:
             self._live, self._cursor = live, cursor
             if problem is not None:
-                self._tell(Change(None, None, None, str(problem)))
+                self._notify(Change(None, None, None, str(problem)))
             self._wake()
 
     def _join(self) -> Step[None]:
@@ -266,11 +266,11 @@ class Live:
     def _fold(self, item: LogEntry) -> None:
         (before, after), event, problem = fold_item(self._live, item)
         if before is not after:
-            self._tell(Change(before, after, event, problem))
+            self._notify(Change(before, after, event, problem))
 
-    def _tell(self, change: Change) -> None:
+    def _notify(self, change: Change) -> None:
         for watcher in self._watchers:
-            watcher.tell(change)
+            watcher.notify(change)
 
     def _wake(self) -> None:
         for watcher in self._watchers:

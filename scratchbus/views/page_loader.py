@@ -1,4 +1,4 @@
-"""The loader of a whole page into memory, while others keep writing."""
+"""Load a whole page into memory, while others keep writing."""
 
 from __future__ import annotations
 

@@ -190,7 +190,7 @@ class PendingChanges(Watcher):
         self._live = live
         live.watch(self)
 
-    def tell(self, change: Change) -> None:
+    def notify(self, change: Change) -> None:
         """Keep a change; if too many are pending, replace them by one resync change."""
         if len(self._changes) >= MAX_BEHIND:
             self._changes.clear()

@@ -1,4 +1,4 @@
-"""What a worker may do next: on which pages there may be something, and of which priority at most.
+"""The search for the next observation of a worker: which pages may have one, and of which priority at most.
 
 It never waits and has no connection; `Work` and `AsyncWork` drive it.
 """
@@ -30,13 +30,13 @@ from scratchbus.telemetry.logs import stderr_logger
 from scratchbus.work.job_state import JobState, WorkTerms
 
 FREEING = frozenset((b"added", b"updated", b"status_changed", b"released", b"lapsed"))
-"""The kinds of events after which there may be something to pick that was not there before."""
+"""The kinds of events after which an observation of the event's type may be picked that could not be before."""
 
 UNBLOCKING = frozenset((b"status_changed", b"erased"))
-"""The kinds of events after which what an observation of any type has blocked may be picked."""
+"""The kinds of events that may end a block, so that an observation of any type may be picked."""
 
-_BATCH = 1_000  # pages that are looked at in one round trip
-_JITTER = 0.05  # seconds, so that those who wait for the same moment do not all ask at once
+_BATCH = 1_000  # pages per round trip
+_JITTER = 0.05  # seconds, so that workers that wait for the same moment do not ask at the same time
 
 _SPARE = 64  # outdated entries of a heap that are always allowed, so that a few pages do not rebuild it all the time
 
@@ -104,12 +104,12 @@ class RankedPages:
 
 
 class Agenda:
-    """Where one worker looks for work. It follows the feeds of its shards, and wakes the worker when there may be some.
+    """The pages on which one worker looks for work. It follows the feeds of their shards, and wakes the worker.
 
-    For each page that may have some, `_bounds` has the priority that nothing on it exceeds as of a moment ago (negated,
-    so that the highest comes first); the append script is asked for what has at least the highest bound of the other
-    pages. So the highest priority of all pages comes first, in one call where the bounds are right. `_asleep` has, for
-    a page on which all is held or rests, the moment (monotonic seconds) when some of it may be free.
+    For each page that may have work, `_bounds` has an upper bound of its highest priority (negated, so that the highest
+    comes first). The append script picks from the first page only if the priority there is at least the bound of the
+    second. So the highest priority of all pages comes first, in one call if the bounds are right. For a page on which
+    everything is claimed or in backoff, `_asleep` has the moment (monotonic seconds) when something may be free.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class Agenda:
         self._wake = wake
         self._feed = feed
         self._feeds: list[Feed] = []
-        self._is_lost = True  # which pages there are has to be asked
+        self._is_lost = True  # the pages have to be read
         self._offered: deque[str] = deque()  # pages; the feeds' threads write, the worker's reads
         self._bounds = RankedPages()
         self._asleep = RankedPages()
@@ -160,7 +160,7 @@ class Agenda:
             found = yield from pick(
                 self._core, page, self._wanted, None, self._ttl, work=self.name, min_priority=min_priority
             )  # fmt: skip
-            bounds.discard(page)  # so that it comes behind others with the same bound
+            bounds.discard(page)  # so that it comes after others with the same bound
             if isinstance(found, Picked):
                 bounds[page] = -found.observation.priority
                 if found.observation.attempts <= self._terms.max_attempts:
@@ -176,7 +176,7 @@ class Agenda:
         next_page = self._asleep.first()
         return max(0.0, next_page.rank - time.monotonic()) if next_page else float("inf")
 
-    def trouble(self, problem: ScratchbusError) -> float:
+    def pause_after(self, problem: ScratchbusError) -> float:
         """Record an error of the engine; return the seconds to wait before the next attempt."""
         if self._failures == 0:
             logger.warning("waiting for the engine", work=self.name, reason=str(problem))
@@ -191,13 +191,13 @@ class Agenda:
     def _give_up(self, page: str, picked: Picked) -> Step[None]:
         job = JobState(self._core, page, picked, self._ttl, self._terms)
         logger.warning("giving up", work=self.name, observation=job.id, attempts=job.attempt - 1)
-        with suppress(Conflict, NotFound):  # someone else has dealt with it
+        with suppress(Conflict, NotFound):  # someone else was faster
             yield from job.give_up_steps(job.attempt - 1, "its workers vanished")
 
-    # -- what the feeds tell, with their locks -------------------------------------------------------------------------
+    # -- for the feeds, with their locks -------------------------------------------------------------------------------
 
     def offer(self, items: Sequence[LogEntry]) -> None:
-        """Note on which pages there may be something now."""
+        """Note the pages on which these events may have freed something."""
         before = len(self._offered)
         for item in items:
             fields = item.fields
@@ -210,11 +210,11 @@ class Agenda:
             self._wake()
 
     def resync(self) -> None:
-        """Look at all pages again."""
+        """Read all pages again."""
         self._is_lost = True
         self._wake()
 
-    # -- which pages ---------------------------------------------------------------------------------------------------
+    # -- the pages -----------------------------------------------------------------------------------------------------
 
     def _catch_up(self) -> Step[None]:
         if self._is_lost:
@@ -240,7 +240,7 @@ class Agenda:
             self._bounds[page] = -HIGHEST_PRIORITY
 
     def _read_priorities(self) -> Step[dict[str, int]]:
-        """Return the pages with anything open, each with the highest priority of it."""
+        """Return the pages with open observations, each with their highest priority."""
         log, tops = self._core.log, dict[str, int]()
         for shard in self.shards:
             keys = log.keys(shard)

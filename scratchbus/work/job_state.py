@@ -39,8 +39,8 @@ NO_OUTCOME = "its handler ended without an outcome: resolve, review, archive, re
 
 UNTRIED = ReleaseTerms(untried=True)
 
-NOBODY_ELSES = (Conflict, NotFound, BusClosed, *TRANSIENT_ERRORS)
-"""Errors that may keep a worker from giving a job back; its claim then lapses by itself, or has lapsed."""
+RELEASE_ERRORS = (Conflict, NotFound, BusClosed, *TRANSIENT_ERRORS)
+"""Errors that may keep a worker from releasing a job; its claim then lapses by itself, or has lapsed."""
 
 _MAX_REASON = 1_000
 _COUNTED = {"resolve": "resolved", "archive": "archived", "review": "reviewed"}
@@ -64,7 +64,7 @@ class WorkTerms(NamedTuple):
         return cls(attempts, delay_ms(retry_delay, "retry_delay") / 1000, seconds("handler_timeout", handler_timeout))
 
 
-USUAL = WorkTerms()
+DEFAULT_TERMS = WorkTerms()
 
 
 class JobState:

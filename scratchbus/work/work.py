@@ -20,11 +20,11 @@ from scratchbus.eventlog.reader import Stop
 from scratchbus.readmodel.scope import Host
 from scratchbus.subscriptions.concurrency import MAX_AT_ONCE, run_together
 from scratchbus.subscriptions.consumer import NAP, TRANSIENT_ERRORS
-from scratchbus.subscriptions.delivery_state import NOT_THE_EVENTS_FAULT, reason_of
+from scratchbus.subscriptions.delivery_state import CONSUMER_ERRORS, reason_of
 from scratchbus.telemetry import tracing
 from scratchbus.telemetry.logs import stderr_logger
 from scratchbus.work.agenda import Agenda
-from scratchbus.work.job_state import NOBODY_ELSES, UNTRIED, USUAL, JobState, WorkTerms
+from scratchbus.work.job_state import DEFAULT_TERMS, RELEASE_ERRORS, UNTRIED, JobState, WorkTerms
 
 logger = stderr_logger()
 
@@ -36,7 +36,7 @@ class Job(JobState):
     exception fails the job, is logged, and does not propagate; so does a block that ends without an outcome.
     """
 
-    def __init__(self, bus: Host, page: str, ttl: Duration, picked: Picked, terms: WorkTerms = USUAL) -> None:
+    def __init__(self, bus: Host, page: str, ttl: Duration, picked: Picked, terms: WorkTerms = DEFAULT_TERMS) -> None:
         super().__init__(bus.core, page, picked, ttl, terms)
         self._bus = bus
 
@@ -86,7 +86,7 @@ class Job(JobState):
         if isinstance(problem, Exception):
             logger.warning("a handler failed", observation=self.id, attempt=self.attempt, reason=reason_of(problem))
         if self.is_out:
-            with suppress(*NOBODY_ELSES):
+            with suppress(*RELEASE_ERRORS):
                 self._bus.converse(self.settle_steps(problem))
 
 
@@ -174,7 +174,7 @@ class Work:
                     return job
                 self._release_job()
             except TRANSIENT_ERRORS as problem:
-                self._bus.feeds.wait((), self._woken, self._agenda.trouble(problem))
+                self._bus.feeds.wait((), self._woken, self._agenda.pause_after(problem))
         raise StopIteration
 
     def _attach_job(self, picked: Picked) -> Job:
@@ -191,7 +191,7 @@ class Work:
     def _release_job(self) -> None:
         job = self._detach_job()
         if job is not None and job.is_out:
-            with suppress(*NOBODY_ELSES):
+            with suppress(*RELEASE_ERRORS):
                 job.release()
 
     def _wait(self, seconds: float) -> None:
@@ -208,7 +208,7 @@ class Work:
 
     def __exit__(self, kind: Any, problem: BaseException | None, trace: Any) -> None:
         job = self._job
-        if job is not None and isinstance(problem, Exception) and not isinstance(problem, NOT_THE_EVENTS_FAULT):
+        if job is not None and isinstance(problem, Exception) and not isinstance(problem, CONSUMER_ERRORS):
             self._detach_job()
             job._settle(problem)
         self.close()

@@ -21,7 +21,7 @@ MAX_BYTES: Final = 1024 * 1024
 _QUIET = 0.1  # seconds
 _MAX_WAIT: Final = 2.0
 _BOM: Final = b"\xef\xbb\xbf"
-_NOT_THERE: Final = 0o666
+_NEW_MODE: Final = 0o666
 
 
 def settled(path: Path, read: Callable[[], T]) -> T:
@@ -55,7 +55,7 @@ class FileContent(NamedTuple):
 
     text: str
     data: bytes | None
-    mode: int = _NOT_THERE
+    mode: int = _NEW_MODE
 
     @property
     def is_blank(self) -> bool:
@@ -88,8 +88,8 @@ class SharedFile:
     def replace(self, text: str, seen: FileContent) -> None:
         """Write a text in one step, with the permissions of the file. Raises OSError.
 
-        Raises FileChanged, without writing, if its content differs from `seen`. What someone writes into the file just
-        as it is replaced takes its place again.
+        Raises FileChanged, without writing, if its content differs from `seen`. If someone writes into the file just as
+        it is replaced, it is put back.
         """
         data = (_BOM if (seen.data or b"").startswith(_BOM) else b"") + text.encode()
         temporary = self.path.with_name(f".{self.path.name}.{secrets.token_hex(6)}.part")
@@ -123,7 +123,7 @@ class SharedFile:
                 raise InvalidInput(f"{self.path} is a symbolic link; replace it with a regular file")
             file = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except FileNotFoundError:
-            return None, _NOT_THERE
+            return None, _NEW_MODE
         status = os.fstat(file)
         if not stat.S_ISREG(status.st_mode):
             os.close(file)
