@@ -9,7 +9,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import ValidationError
-from pydantic_core import SchemaValidator, core_schema
 
 from scratchbus.commands.observations import recall_all
 from scratchbus.commands.references import check_blockers, check_known_ids, check_trigger
@@ -17,7 +16,7 @@ from scratchbus.domain.checks import check_size
 from scratchbus.domain.digest import digest_of
 from scratchbus.domain.event import ENVELOPE
 from scratchbus.domain.given_observation import unpack_observation
-from scratchbus.domain.models import checked, default_of, refusal_in
+from scratchbus.domain.models import checked, default_of, optional_fields, refusal_in
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.observation_models import GUARDS, GivenObservation, NewObservation
 from scratchbus.domain.page_events import Added, Repeated
@@ -297,12 +296,5 @@ _DECIDED = frozenset({*GUARDS, "type", "source", "status", "times", "ttl", "expi
 """The arguments that are not in the body of the event, or not always as given."""
 
 _REQUIRED = [name for name, field in NewObservation.model_fields.items() if field.is_required()]
-_VALIDATOR = SchemaValidator(
-    core_schema.typed_dict_schema(
-        {
-            name: core_schema.typed_dict_field(checked(field), required=False)
-            for name, field in GivenObservation.model_fields.items()
-        }
-    )
-)
+_VALIDATOR = optional_fields({name: checked(field) for name, field in GivenObservation.model_fields.items()})
 """Validates all arguments of `add` in one call."""

@@ -17,6 +17,7 @@ from typing import IO, Annotated, Any, cast
 from scratchbus.commands.execution import Occasion
 from scratchbus.commands.memory import edit
 from scratchbus.commands.memory_edit import MemoryEdit, is_retry
+from scratchbus.commands.memory_reads import read_memory
 from scratchbus.commands.scratch_directory import ScratchDirectory, name_of, names_in, session_of
 from scratchbus.commands.sessions import get_session, has_ended
 from scratchbus.domain.checks import bytes_of
@@ -30,6 +31,7 @@ from scratchbus.engine.embedded.server import default_directory, directory_of
 from scratchbus.engine.steps import Fetch, Pause, Step
 from scratchbus.errors import FilesUnavailable, InvalidField, NotFound, SessionOver, TooLarge, shown
 from scratchbus.projections.files import PREFIX
+from scratchbus.projections.path_index import Directory
 from scratchbus.readmodel.page_query import query_page
 from scratchbus.readmodel.scope import Core
 from scratchbus.settings import Settings
@@ -135,9 +137,7 @@ def delete(core: Core, root: str, arguments: Mapping[str, Any]) -> Step[None]:
         if (yield from is_retry(core, command.on(core, page), command.about)):
             return
         existed = yield Fetch(partial(directory(core, root).remove, command.path))
-        cached = yield from core.directories.fresh(core.log, page)
-        with cached.lock:
-            listed = cached.memory.get(command.about)
+        listed = yield from read_memory(core, core.directories, page, lambda entries: entries.get(command.about))
         if not existed and (listed is None or listed.deleted):
             raise NotFound(f"there is no file {shown(command.path)}; list the files of session {root!r}")
         yield from edit(core, page, command)
@@ -147,9 +147,8 @@ def delete(core: Core, root: str, arguments: Mapping[str, Any]) -> Step[None]:
 
 def present(core: Core, root: str) -> Step[list[ScratchFile]]:
     """Return the files that the log lists, by path."""
-    cached = yield from core.directories.fresh(core.log, page_of_session(root))
-    with cached.lock:
-        return [entry for entry in cached.memory.present() if isinstance(entry, ScratchFile)]
+    entries = yield from read_memory(core, core.directories, page_of_session(root), Directory.present)
+    return [entry for entry in entries if isinstance(entry, ScratchFile)]
 
 
 def listed(documents: Mapping[str, Document]) -> list[ScratchFile]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TypeVar
 
 from scratchbus.commands.copied_errors import copied
 from scratchbus.engine.steps import Queued, Step
@@ -11,11 +12,20 @@ from scratchbus.errors import ScratchbusError
 from scratchbus.readmodel.memory_cache import CachedMemory, M, MemoryCache
 from scratchbus.readmodel.scope import Core
 
+T = TypeVar("T")
+
 
 def fresh_memory(core: Core, cache: MemoryCache[M], page: str) -> Step[CachedMemory[M]]:
     """Return the memory of a page with every acknowledged write; callers that wait together share one read."""
     cached: CachedMemory[M] = yield Queued(core.queues, (page, cache), None, partial(_read_once, core, cache, page))
     return cached
+
+
+def read_memory(core: Core, cache: MemoryCache[M], page: str, read: Callable[[M], T]) -> Step[T]:
+    """Return the result of a function of the memory of a page, as `fresh_memory` reads it."""
+    cached = yield from fresh_memory(core, cache, page)
+    with cached.lock:
+        return read(cached.memory)
 
 
 def _read_once(

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from scratchbus.commands.execution import Occasion
 from scratchbus.commands.memory import append_new, edit, remove
 from scratchbus.commands.memory_edit import MemoryEdit, Revision, check_based_on
-from scratchbus.commands.memory_reads import fresh_memory
+from scratchbus.commands.memory_reads import read_memory
 from scratchbus.domain.checks import check_memory_id, check_not_blank, check_tags
 from scratchbus.domain.document import Remembered
 from scratchbus.domain.event import Event
@@ -22,7 +22,6 @@ from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidField, NotFound, TooLarge, shown
 from scratchbus.projections.notebook import Notebook
 from scratchbus.projections.notes import PREFIX, evolve
-from scratchbus.readmodel.memory_cache import CachedMemory
 from scratchbus.readmodel.memory_history import history_of, history_of_all
 from scratchbus.readmodel.scope import Core
 from scratchbus.settings import Settings
@@ -118,9 +117,7 @@ def search(core: Core, page: str, query: str | None, tags: Sequence[str] | None)
     if not isinstance(query, str):
         raise InvalidField("query", f"{shown(query)} is not a text")
     checked_tags = check_tags([tags] if isinstance(tags, str) else tags, _MAX_GIVEN_TAGS)
-    cached = yield from _fresh(core, page)
-    with cached.lock:
-        found = cached.memory.search(query, checked_tags)
+    found = yield from read_memory(core, core.notebooks, page, lambda notebook: notebook.search(query, checked_tags))
     return found_notes(found, {"result_count": len(found), "query": query, "tags": checked_tags})
 
 
@@ -128,17 +125,13 @@ def list_all(core: Core, page: str, tag: str | None) -> Step[NotesResult]:
     """Return the notes, or those with a tag, newest first."""
     tag = tag or None
     checked_tags = [] if tag is None else check_tags([tag], 1)
-    cached = yield from _fresh(core, page)
-    with cached.lock:
-        found = cached.memory.search("", checked_tags)
+    found = yield from read_memory(core, core.notebooks, page, lambda notebook: notebook.search("", checked_tags))
     return found_notes(found, {"note_count": len(found), "tag_filter": tag})
 
 
 def count_tags(core: Core, page: str) -> Step[TagsResult]:
     """Return the tags in use, each with its number of notes."""
-    cached = yield from _fresh(core, page)
-    with cached.lock:
-        tags = cached.memory.tags()
+    tags = yield from read_memory(core, core.notebooks, page, Notebook.tags)
     return TagsResult(tags=tags, message=f"{_count(len(tags), 'tag')} in use.", metadata={"tag_count": len(tags)})
 
 
@@ -152,11 +145,6 @@ def history_of_notes(core: Core, page: str, id: str | None) -> Step[list[AnyEven
     return (yield from history_of_all(core, page, PREFIX))
 
 
-def _fresh(core: Core, page: str) -> Step[CachedMemory[Notebook]]:
-    """Return the notes of a session with every acknowledged write."""
-    return (yield from fresh_memory(core, core.notebooks, page))
-
-
 def found_notes(notes: list[Note], metadata: dict[str, Any]) -> NotesResult:
     """Return notes as a result; they were validated when they were taken."""
     message = f"{_count(len(notes), 'note')} found." if notes else "No notes found."
@@ -167,9 +155,9 @@ def _result(core: Core, page: str, note: Remembered | None, participle: str) -> 
     """Return the outcome for a note, with the number of notes now."""
     if not isinstance(note, Note):
         raise NotFound("the note was erased; its history says why")
-    cached = yield from _fresh(core, page)
-    with cached.lock:
-        total, tags = len(cached.memory), cached.memory.total_tags
+    total, tags = yield from read_memory(
+        core, core.notebooks, page, lambda notebook: (len(notebook), notebook.total_tags)
+    )
     message = f"{participle} {note.id}; the session has {_count(total, 'note')} with {_count(tags, 'tag')} now."
     metadata = {"note_id": note.id, "total_notes": total, "total_tags": tags}
     return trusted(NoteResult, {"note": note, "message": message, "metadata": metadata})

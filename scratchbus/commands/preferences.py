@@ -9,7 +9,7 @@ from typing import Annotated, Any, cast
 from scratchbus.commands.execution import Occasion
 from scratchbus.commands.memory import edit, remove
 from scratchbus.commands.memory_edit import MemoryEdit, Revision, check_based_on
-from scratchbus.commands.memory_reads import fresh_memory
+from scratchbus.commands.memory_reads import read_memory
 from scratchbus.domain.checks import check_label
 from scratchbus.domain.event import Event
 from scratchbus.domain.events import AnyEvent
@@ -20,6 +20,7 @@ from scratchbus.domain.preferences import check_key, check_preference, subject_o
 from scratchbus.domain.values import SCOPE_PAGES
 from scratchbus.engine.steps import Step
 from scratchbus.errors import NotFound, shown
+from scratchbus.projections.preference_list import PreferenceList
 from scratchbus.projections.preferences import PREFIX
 from scratchbus.readmodel.history import history
 from scratchbus.readmodel.memory_history import history_of
@@ -110,9 +111,7 @@ def list_all(core: Core, page: str) -> Step[list[Preference]]:
 
 def read_all(core: Core, page: str) -> Step[list[Preference]]:
     """Return the preferences of a scope, forgotten ones too, with every acknowledged write."""
-    cached = yield from fresh_memory(core, core.preferences, page)
-    with cached.lock:
-        return cached.memory.all()
+    return (yield from read_memory(core, core.preferences, page, PreferenceList.all))
 
 
 def history_of_preferences(core: Core, page: str, key: str | None) -> Step[list[AnyEvent]]:

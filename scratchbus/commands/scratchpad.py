@@ -15,7 +15,7 @@ from scratchbus.domain.memories import Revised
 from scratchbus.domain.memory_events import RunEnded, ScratchpadWritten
 from scratchbus.domain.models import CheckedBy
 from scratchbus.domain.scratchpad import check_content, whoami
-from scratchbus.domain.values import page_of_agent
+from scratchbus.domain.values import AGENT_PAGES
 from scratchbus.engine.steps import Step
 from scratchbus.errors import Unauthorized
 from scratchbus.projections.scratchpad import SUBJECT, Pad
@@ -23,17 +23,17 @@ from scratchbus.readmodel.queries import recollect
 from scratchbus.readmodel.scope import Core
 
 
-def read(core: Core, agent: str) -> Step[Revised]:
+def read(core: Core, page: str) -> Step[Revised]:
     """Return the scratchpad's content and revision; "" and 0 for people, who have none."""
-    if not may_see(core, agent):
+    if not may_see(core, page):
         return Revised("", 0)
-    found = yield from recollect(core.log, page_of_agent(agent), [SUBJECT], core.fresh)
+    found = yield from recollect(core.log, page, [SUBJECT], core.fresh)
     return Revised(content_of(found.get(SUBJECT)), revision_of(found.get(SUBJECT)))
 
 
-def show(core: Core, agent: str) -> Step[str]:
+def show(core: Core, page: str) -> Step[str]:
     """Return the text that an agent is shown about itself at the start of a run."""
-    content = (yield from read(core, agent)).content if may_see(core, agent) else None
+    content = (yield from read(core, page)).content if may_see(core, page) else None
     return whoami(core.by, core.settings.kind, content)
 
 
@@ -61,22 +61,22 @@ class RecordRun(MemoryEdit):
         return occasion.event(RunEnded, SUBJECT, **self.run)
 
 
-def write(core: Core, agent: str, kind: type[MemoryEdit], arguments: Mapping[str, Any]) -> Step[int]:
+def write(core: Core, page: str, kind: type[MemoryEdit], arguments: Mapping[str, Any]) -> Step[int]:
     """Edit the scratchpad; return its revision. Raises Unauthorized."""
-    _check_own(core, agent)
-    return revision_of((yield from edit(core, page_of_agent(agent), kind.parse(arguments))))
+    _check_own(core, page)
+    return revision_of((yield from edit(core, page, kind.parse(arguments))))
 
 
-def may_see(core: Core, agent: str) -> bool:
+def may_see(core: Core, page: str) -> bool:
     """Return whether the caller has a scratchpad to read: people have none. Raises Unauthorized."""
     if core.settings.kind == "person":
         return False
-    _check_own(core, agent)
+    _check_own(core, page)
     return True
 
 
-def _check_own(core: Core, agent: str) -> None:
-    caller, kind = core.settings.source, core.settings.kind
+def _check_own(core: Core, page: str) -> None:
+    agent, caller, kind = page.removeprefix(AGENT_PAGES), core.settings.source, core.settings.kind
     if kind != "subagent" or caller != agent:
         raise Unauthorized(agent, caller, kind)
 

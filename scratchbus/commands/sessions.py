@@ -7,7 +7,6 @@ many batches as it takes (`commands/forks.py`). If this is interrupted, the next
 
 from __future__ import annotations
 
-from hashlib import blake2b
 from typing import NamedTuple
 
 from scratchbus.commands.execution import Occasion
@@ -16,6 +15,7 @@ from scratchbus.commands.memory import edit
 from scratchbus.commands.memory_edit import MemoryEdit, put
 from scratchbus.commands.notepad import content_of
 from scratchbus.domain.checks import check_flag, check_own_event_id
+from scratchbus.domain.digest import short_hash
 from scratchbus.domain.event import Event
 from scratchbus.domain.memories import Session
 from scratchbus.domain.memory_events import NotepadWritten, SessionEnded, SessionSpawned, SessionStarted
@@ -105,7 +105,7 @@ def begin(core: Core, parent: str, id: str | None, is_fork: bool, copy: bool, ev
     check_flag("copy_notepad", copy)
     check_own_event_id(event_id)
     if id is not None:
-        spawn_id = event_id or f"begin-{_short_hash(f'{page} {page_of_session(id)}')}"
+        spawn_id = event_id or f"begin-{short_hash(f'{page} {page_of_session(id)}')}"
         return (yield from _begin(core, _Beginning(parent, id, is_fork, copy, spawn_id, is_given=event_id is not None)))
     if event_id is None:
         spawn_id = yield from bounded_event_id(core.log, page)
@@ -150,11 +150,7 @@ def _begin(core: Core, beginning: _Beginning) -> Step[str]:
 
 def _id_of(core: Core, event_id: str) -> str:
     """Return the id of the session that an event begins. It depends on the writer, as event ids belong to a writer."""
-    return f"s-{_short_hash(f'{core.by} {event_id}')}"
-
-
-def _short_hash(text: str) -> str:
-    return blake2b(text.encode(), digest_size=10).hexdigest()
+    return f"s-{short_hash(f'{core.by} {event_id}')}"
 
 
 def _is_begun(core: Core, beginning: _Beginning) -> Step[bool]:

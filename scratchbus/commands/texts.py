@@ -13,6 +13,7 @@ from typing import Annotated, Any, cast
 from scratchbus.commands.execution import Occasion, nth_suffix
 from scratchbus.commands.memory import edit
 from scratchbus.commands.memory_edit import MemoryEdit, is_retry, put
+from scratchbus.commands.memory_reads import read_memory
 from scratchbus.domain.checks import check_length, check_own_event_id, check_text
 from scratchbus.domain.conversation_events import TextDeleted, TextEdited, TextWritten
 from scratchbus.domain.conversations import Text, check_path, subject_of
@@ -24,6 +25,7 @@ from scratchbus.engine.steps import Pause, Step
 from scratchbus.errors import Conflict, InvalidField, NotFound, TooLarge, VersionConflict, shown
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.writes import MAX_BATCH
+from scratchbus.projections.path_index import Directory
 from scratchbus.projections.texts import PREFIX, edited, lines_of
 from scratchbus.readmodel.queries import recollect
 from scratchbus.readmodel.scope import Core
@@ -203,9 +205,8 @@ def _change_all(
 
 def _texts(core: Core, page: str) -> Step[dict[str, Text]]:
     """Return the texts of a scope by path, in order."""
-    cached = yield from core.directories.fresh(core.log, page)
-    with cached.lock:
-        return {each.path: each for each in cached.memory.present() if isinstance(each, Text)}
+    entries = yield from read_memory(core, core.directories, page, Directory.present)
+    return {each.path: each for each in entries if isinstance(each, Text)}
 
 
 def _paths_at(texts: Mapping[str, Text], path: str) -> list[str]:

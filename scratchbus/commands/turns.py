@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from scratchbus.commands.execution import Occasion
 from scratchbus.commands.memory import append_new
 from scratchbus.commands.memory_edit import MemoryEdit, is_retry
+from scratchbus.commands.memory_reads import read_memory
 from scratchbus.commands.sessions import has_ended
 from scratchbus.domain.checks import check_length, check_limit, check_memory_id, check_not_blank
 from scratchbus.domain.conversation_events import TurnAppended, TurnsCompacted
@@ -20,6 +21,7 @@ from scratchbus.domain.tasks import TaskId, task_id
 from scratchbus.domain.values import SESSION_PAGES, check_whole
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidField, InvalidId, NotFound, TooLarge, shown
+from scratchbus.projections.conversation import Conversation
 from scratchbus.projections.turns import PREFIX, evolve
 from scratchbus.readmodel.memory_history import history_of_all
 from scratchbus.readmodel.scope import Core
@@ -90,9 +92,8 @@ def add(core: Core, page: str, arguments: Mapping[str, Any]) -> Step[Turn]:
     occasion = command.on(core, page)
     command.decide(occasion, None)
     if command.task is not None:
-        cached = yield from core.conversations.fresh(core.log, page)
-        with cached.lock:
-            exists = command.task.subject in cached.memory
+        subject = command.task.subject
+        exists = yield from read_memory(core, core.conversations, page, lambda conversation: subject in conversation)
         session = page.removeprefix(SESSION_PAGES)
         if not (exists or (yield from is_retry(core, occasion, PREFIX)) or (yield from has_ended(core, session))):
             raise NotFound(f"there is no {command.task}; pass the id that begin_task returned, or leave task out")
@@ -128,9 +129,11 @@ def _append(core: Core, command: AppendTurn | CompactTurns, occasion: Occasion) 
 def original_turns(core: Core, page: str, after: str | None, limit: int | None) -> Step[list[Turn]]:
     """Return the turns in order, after a given one, up to a limit."""
     check_slice(after, limit)
-    cached = yield from core.conversations.fresh(core.log, page)
-    with cached.lock:
-        return cached.memory.original_turns(after, limit)
+    return (
+        yield from read_memory(
+            core, core.conversations, page, lambda conversation: conversation.original_turns(after, limit)
+        )
+    )
 
 
 def check_slice(after: str | None, limit: int | None) -> None:
@@ -142,9 +145,7 @@ def check_slice(after: str | None, limit: int | None) -> None:
 
 def shown_turns(core: Core, page: str) -> Step[list[Turn]]:
     """Return the turns, with summaries in place of those they replace."""
-    cached = yield from core.conversations.fresh(core.log, page)
-    with cached.lock:
-        return cached.memory.shown()
+    return (yield from read_memory(core, core.conversations, page, Conversation.shown))
 
 
 def history_of_turns(core: Core, page: str) -> Step[list[AnyEvent]]:

@@ -133,7 +133,8 @@ def assemble(core: Core, request: ContextRequest, record: bool, event_id: str | 
         chosen_sections.append(sections.preferences((yield from _preferences(core, request.scopes))))
     if request.agent is not None:
         with suppress(Unauthorized):  # a scratchpad is shown only to its owner
-            chosen_sections.append(sections.scratchpad((yield from scratchpad.read(core, request.agent)).content))
+            pad = yield from scratchpad.read(core, page_of_agent(request.agent))
+            chosen_sections.append(sections.scratchpad(pad.content))
     if request.session is not None:
         page = page_of_session(request.session)
         notepad, items = yield from _notepad_and_todo(core, page)

@@ -12,8 +12,9 @@ from typing import Any, Final, NamedTuple, cast
 from scratchbus.commands.copied_errors import copied
 from scratchbus.commands.fact_reads import read_facts
 from scratchbus.context.embedding import Embedder, Vectors
+from scratchbus.context.page_index import PageIndex
 from scratchbus.context.ranking import Ranked, ranked_rows
-from scratchbus.context.recall_index import IndexedItem, PageIndex, RecallIndex
+from scratchbus.context.recall_index import IndexedItem, RecallIndex
 from scratchbus.context.recall_sources import STORES, entry_of
 from scratchbus.domain.checks import check_limit, check_text
 from scratchbus.domain.document import Document, Remembered
@@ -110,7 +111,7 @@ class Recaller:
 
     def __init__(self) -> None:
         self.index = RecallIndex()
-        self.cache = MemoryCache(MemoryKind(self.index.new_page, (Document,), ("",), STORES))
+        self.cache = MemoryCache(MemoryKind(partial(PageIndex, self.index), (Document,), ("",), STORES))
         self._vectors: Vectors | None = None
 
     def settled(self, page: str) -> PageIndex | None:
@@ -167,7 +168,7 @@ def recall_past(core: Core, question: RecallQuestion, when: When, embedder: Embe
     found: dict[tuple[str, str], Document] = {}
     for page in question.pages():
         cut, documents = yield from documents_as_of(core, page, when)
-        part = index.new_page()
+        part = PageIndex(index)
         part.load(documents)
         parts.append(part)
         page_names[part.page_number] = page

@@ -10,16 +10,13 @@ import re
 import sqlite3
 import threading
 import weakref
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 from typing import Final, NamedTuple
 
 from scratchbus.context.fulltext import TOKENIZE, any_of, open_database, spaced, storable, telling_words_of, words_of
-from scratchbus.context.recall_sources import IndexEntry, entry_of
-from scratchbus.domain.document import Document
-from scratchbus.domain.event import Event
-from scratchbus.projections.subjects import is_over, is_remembered
+from scratchbus.context.recall_sources import IndexEntry
 
 MAX_MATCHES: Final = 1_000
 """The most items searched for a question's words: rare words first, and for common words the newest items."""
@@ -27,7 +24,6 @@ MAX_MATCHES: Final = 1_000
 _COMMON: Final = 200  # items with a word; from this many on, they are counted only now and then
 _MANY_CHANGES: Final = 500
 _SHARDS: Final = 65_536
-_ITEM_BYTES: Final = 300  # approximate size of an item, without its text
 
 _SCHEMA: Final = f"""
 CREATE TABLE items (
@@ -100,12 +96,12 @@ class RecallIndex:
         self._changes = 0
         self.version = 0
 
-    def new_page(self) -> PageIndex:
-        """Return an empty part of the index, for one page; its items are removed once nobody holds it."""
-        page = PageIndex(self, next(self._numbers))
-        self._page_numbers.add(page.page_number)
-        weakref.finalize(page, self._closed_pages.append, page.page_number)  # may run on any thread, at any time
-        return page
+    def open_page(self, holder: object) -> int:
+        """Return the number of a new page; its items are removed once its holder is not referenced."""
+        page_number = next(self._numbers)
+        self._page_numbers.add(page_number)
+        weakref.finalize(holder, self._closed_pages.append, page_number)  # may run on any thread, at any time
+        return page_number
 
     @contextmanager
     def changing(self) -> Iterator[sqlite3.Connection]:
@@ -260,70 +256,6 @@ class RecallIndex:
         with self.lock:
             known = {name for (name,) in self.database.execute(_KNOWN, (json.dumps(names),))}
             return [name for name in names if name in known]
-
-
-class PageIndex:
-    """One page's part of the index, which a `MemoryCache` holds.
-
-    `size` is the approximate size of its items in bytes. `touched` are the subjects to read again; `is_taking` is set
-    while someone reads them.
-    """
-
-    def __init__(self, index: RecallIndex, page_number: int) -> None:
-        self._index = index
-        self.page_number = page_number
-        self._sizes: dict[str, int] = {}  # of the items, by subject
-        self.size = 0
-        self.touched: dict[str, None] = {}
-        self.is_over = self.is_taking = False
-
-    @property
-    def is_behind(self) -> bool:
-        """Whether an event is not in the index yet."""
-        return bool(self.touched or self.is_over or self.is_taking)
-
-    def load(self, documents: Mapping[str, Document]) -> None:
-        """Add some of the stored documents, in any order, possibly repeatedly."""
-        self._put([entry for each in documents.values() if (entry := entry_of(each)) is not None])
-
-    def loaded(self) -> None:
-        """Do nothing: everything loaded is already indexed."""
-
-    def evolve(self, event: Event) -> None:
-        """Mark the subject of an event to be read again; the end of a session marks all of its memory."""
-        if is_over(event):
-            self.is_over = True
-        else:
-            self.touched[event.subject] = None
-
-    def take(self) -> list[str]:
-        """Return the subjects touched since the last call; if the session has ended, remove its memories."""
-        self.is_taking = self.is_behind
-        if self.is_over:
-            self.is_over = False
-            self._index.remove_memories(self.page_number)
-            self._forget([subject for subject in self._sizes if is_remembered(subject)])
-        touched, self.touched = list(self.touched), {}
-        return touched
-
-    def update(self, subjects: Collection[str], documents: Iterable[Document]) -> None:
-        """Replace the items with these subjects by their current form."""
-        entries = [entry for each in documents if (entry := entry_of(each)) is not None]
-        gone = set(subjects) - {each.subject for each in entries}
-        self._index.remove(self.page_number, gone)
-        self._forget(gone)
-        self._put(entries)
-
-    def _put(self, entries: Sequence[IndexEntry]) -> None:
-        self._index.put(self.page_number, entries)
-        self._forget(each.subject for each in entries)
-        sizes = {each.subject: _ITEM_BYTES + 2 * len(each.text) for each in entries}
-        self._sizes |= sizes
-        self.size += sum(sizes.values())
-
-    def _forget(self, subjects: Iterable[str]) -> None:
-        """Subtract the sizes of the items with these subjects, as far as they are in the index."""
-        self.size -= sum(self._sizes.pop(subject, 0) for subject in subjects)
 
 
 def entity_key(name: str) -> str:

@@ -11,12 +11,12 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from pydantic import ValidationError
-from pydantic_core import SchemaValidator, core_schema
+from pydantic_core import SchemaValidator
 
 from scratchbus.domain.checks import check_object
 from scratchbus.domain.documents import document_of
 from scratchbus.domain.event import Event
-from scratchbus.domain.models import checked, refusal_in
+from scratchbus.domain.models import checked, optional_fields, refusal_in
 from scratchbus.domain.observation_models import NewObservation
 from scratchbus.errors import InvalidField, shown
 
@@ -74,9 +74,7 @@ def read_cloud_events(text: str, type: str = "observation") -> list[dict[str, An
 @cache
 def _checks() -> SchemaValidator:
     """Return the compiled checks of the arguments of `Page.add`."""
-    fields = NewObservation.model_fields.items()
-    checks = {name: core_schema.typed_dict_field(checked(field), required=False) for name, field in fields}
-    return SchemaValidator(core_schema.typed_dict_schema(checks))
+    return optional_fields({name: checked(field) for name, field in NewObservation.model_fields.items()})
 
 
 def _documents(text: str) -> list[Any]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from hashlib import blake2b
-
 from pydantic import Field
 
+from scratchbus.domain.digest import short_hash
 from scratchbus.domain.document import Remembered
 from scratchbus.domain.values import is_type_name
 from scratchbus.errors import InvalidField, shown
@@ -97,4 +96,4 @@ def _problem_of(path: str) -> str:
 
 def subject_of(prefix: str, path: str) -> str:
     """Return the subject of a path: the prefix, and a hash of the path."""
-    return prefix + blake2b(path.encode(), digest_size=10).hexdigest()
+    return prefix + short_hash(path)

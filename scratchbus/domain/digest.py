@@ -12,6 +12,11 @@ from scratchbus.domain.times import NamedMoment
 def digest_of(operation: str, *arguments: Any) -> str:
     """Return a digest of a caller's arguments; a retry has the same one."""
     text = json.dumps([operation, *arguments], sort_keys=True, default=_text, ensure_ascii=True)
+    return short_hash(text)
+
+
+def short_hash(text: str) -> str:
+    """Return a hash of a text, 20 hexadecimal digits long."""
     return blake2b(text.encode(), digest_size=10).hexdigest()
 
 

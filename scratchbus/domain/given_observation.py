@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import CoreSchema, SchemaValidator, core_schema
 
 from scratchbus.domain.checks import check_label
-from scratchbus.domain.models import checked, refusal_in
+from scratchbus.domain.models import checked, optional_fields, refusal_in
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.observation_models import UPDATABLE, NewObservation, ObservationFields
 from scratchbus.domain.payloads import type_of_payload
@@ -72,5 +72,4 @@ _REMOVABLE = {name for name, field in ObservationFields.model_fields.items() if 
 @cache
 def _patch() -> SchemaValidator:
     """Return the compiled checks of an update."""
-    fields = {name: core_schema.typed_dict_field(_change_of(name), required=False) for name in UPDATABLE}
-    return SchemaValidator(core_schema.typed_dict_schema(fields))
+    return optional_fields({name: _change_of(name) for name in UPDATABLE})

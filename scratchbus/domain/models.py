@@ -8,7 +8,7 @@ from typing import Annotated, Any, NamedTuple, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationError
 from pydantic.fields import FieldInfo
-from pydantic_core import CoreSchema, core_schema
+from pydantic_core import CoreSchema, SchemaValidator, core_schema
 
 from scratchbus.domain.values import check_event_id, check_whole
 from scratchbus.errors import InvalidInput
@@ -66,6 +66,12 @@ def checked(field: FieldInfo) -> CoreSchema:
                 return schema
             return core_schema.union_schema([each.common, schema], mode="left_to_right")
     return core_schema.any_schema()
+
+
+def optional_fields(schemas: Mapping[str, CoreSchema]) -> SchemaValidator:
+    """Return the validator of a dict with any of these fields, each with its schema."""
+    fields = {name: core_schema.typed_dict_field(schema, required=False) for name, schema in schemas.items()}
+    return SchemaValidator(core_schema.typed_dict_schema(fields))
 
 
 def _or_default(field: FieldInfo) -> CoreSchema:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Concatenate
 
 from scratchbus.commands import files
 from scratchbus.domain.conversations import ScratchFile, check_path, subject_of
 from scratchbus.domain.values import page_of_session
-from scratchbus.memory.page_memory_async import Events, timetravel
+from scratchbus.engine.steps import Step
+from scratchbus.memory.page_memory_async import Events, P, T, timetravel
 from scratchbus.projections.files import PREFIX
 from scratchbus.readmodel.history import history
-from scratchbus.readmodel.scope import AsyncHost
+from scratchbus.readmodel.scope import AsyncHost, Core
 
 FileList = list[ScratchFile]  # inside a class with a method `list`, that name is taken
 
@@ -36,15 +39,15 @@ class AsyncFiles:
         The file is replaced only once all of it is on disk. Files that are too old are evicted, and the oldest ones
         while all together are larger than `max_files` bytes.
         """
-        return await self._bus.converse(files.write(self._bus.core, await self._root(), locals()))
+        return await self._do(files.write, locals())
 
     async def read(self, path: str) -> bytes:
         """Return the content of a file. Raises NotFound."""
-        return await self._bus.converse(files.read(self._bus.core, await self._root(), path))
+        return await self._do(files.read, path)
 
     async def list(self) -> FileList:
         """Return the files that the log lists, by path."""
-        return await self._bus.converse(files.present(self._bus.core, await self._root()))
+        return await self._do(files.present)
 
     async def as_of(self, when: timetravel.When) -> FileList:
         """Return the files listed at a position or a time. Raises InvalidPosition."""
@@ -53,21 +56,21 @@ class AsyncFiles:
 
     async def delete(self, path: str, *, event_id: str | None = None) -> None:
         """Delete a file, and directories that become empty. Raises NotFound."""
-        await self._bus.converse(files.delete(self._bus.core, await self._root(), locals()))
+        await self._do(files.delete, locals())
 
     async def sync(self) -> FileList:
         """Record what programs have written to the directory or deleted from it, evict the excess; return `list`.
 
         Symbolic links, devices and files with invalid names are left out.
         """
-        return await self._bus.converse(files.sync(self._bus.core, await self._root()))
+        return await self._do(files.sync)
 
     async def path(self, path: str | None = None) -> Path:
         """Return the path of the directory on this machine, or of a file in it, for programs to use.
 
         Creates the directory. Call `sync` to record what such programs write.
         """
-        return await self._bus.converse(files.make_path(self._bus.core, await self._root(), path))
+        return await self._do(files.make_path, path)
 
     async def history(self, path: str) -> Events:
         """Return the events about a path, oldest first. Raises PositionLost when some of them have left the log."""
@@ -76,3 +79,9 @@ class AsyncFiles:
 
     async def _root(self) -> str:
         return await self._bus.converse(files.root_of(self._bus.core, self._session))
+
+    async def _do(
+        self, operation: Callable[Concatenate[Core, str, P], Step[T]], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Run an operation on the files of the session that this one shares them with, or its own."""
+        return await self._bus.converse(operation(self._bus.core, await self._root(), *args, **kwargs))

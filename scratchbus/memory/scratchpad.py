@@ -12,23 +12,19 @@ from scratchbus.domain.memories import Revised
 from scratchbus.domain.runs import RunRecord, ScratchpadReply, event_fields
 from scratchbus.domain.scratchpad import end_of_run_prompt, parse_reply
 from scratchbus.domain.values import page_of_agent
-from scratchbus.memory.page_memory import timetravel
+from scratchbus.memory.page_memory import PageMemory, timetravel
 from scratchbus.projections.scratchpad import SUBJECT
 from scratchbus.readmodel.memory_history import history_of
-from scratchbus.readmodel.scope import Host
 
 
-class Scratchpad:
+class Scratchpad(PageMemory):
     """One text that an agent keeps from one run to the next. Get it from `Bus.scratchpad`.
 
     Only the agent itself, or a subagent that speaks under its name, may use it; others get Unauthorized. People have
     no scratchpad.
     """
 
-    def __init__(self, bus: Host, agent: str) -> None:
-        self._bus = bus
-        self._page = page_of_agent(agent)
-        self._agent = agent
+    _page_of = staticmethod(page_of_agent)
 
     def read(self) -> str:
         """Return its text; "" if it is empty, and for people. Raises Unauthorized."""
@@ -36,7 +32,7 @@ class Scratchpad:
 
     def read_with_revision(self) -> Revised:
         """Return its text, and the revision to pass to `write`. Raises Unauthorized."""
-        return self._bus.converse(scratchpad.read(self._bus.core, self._agent))
+        return self._do(scratchpad.read)
 
     def write(self, content: str, *, revision: int | None = None, event_id: str | None = None) -> int:
         """Replace its text; a blank one clears it. Returns the new revision.
@@ -45,11 +41,11 @@ class Scratchpad:
         the scratchpad counts as a revision, including the end of a run. Raises RevisionConflict, Unauthorized,
         InvalidField, TooLarge.
         """
-        return self._bus.converse(scratchpad.write(self._bus.core, self._agent, scratchpad.WriteScratchpad, locals()))
+        return self._do(scratchpad.write, scratchpad.WriteScratchpad, locals())
 
     def whoami(self) -> str:
         """Return the text to show at the start of a run: the agent's identity and scratchpad. Raises Unauthorized."""
-        return self._bus.converse(scratchpad.show(self._bus.core, self._agent))
+        return self._do(scratchpad.show)
 
     def end_of_run_prompt(self, task: str, outcome: str, summary: str, steps: int | Sized | None = None) -> str:
         """Return the prompt for the final call of a run; `steps` are the steps taken, or their number, if known."""
@@ -72,17 +68,16 @@ class Scratchpad:
     def record_run(self, run: RunRecord, *, event_id: str | None = None) -> None:
         """Record a run that has ended in the history, as an event `run_ended`. Raises Unauthorized."""
         arguments = {"run": event_fields(run), "event_id": event_id}
-        self._bus.converse(scratchpad.write(self._bus.core, self._agent, scratchpad.RecordRun, arguments))
+        self._do(scratchpad.write, scratchpad.RecordRun, arguments)
 
     def history(self) -> list[AnyEvent]:
         """Return the writes and runs as events, oldest first. Raises Unauthorized."""
-        if not scratchpad.may_see(self._bus.core, self._agent):
+        if not scratchpad.may_see(self._bus.core, self._page):
             return []
-        return self._bus.converse(history_of(self._bus.core, self._page, SUBJECT))
+        return self._do(history_of, SUBJECT)
 
     def as_of(self, when: timetravel.When) -> str:
         """Return the text as it was at a position or a time. Raises Unauthorized, InvalidPosition."""
-        if not scratchpad.may_see(self._bus.core, self._agent):
+        if not scratchpad.may_see(self._bus.core, self._page):
             return ""
-        document = self._bus.converse(timetravel.remembered_as_of(self._bus.core, self._page, SUBJECT, when))
-        return scratchpad.content_of(document)
+        return scratchpad.content_of(self._do(timetravel.remembered_as_of, SUBJECT, when))

@@ -10,23 +10,19 @@ from scratchbus.domain.memories import Revised
 from scratchbus.domain.runs import RunRecord, ScratchpadReply, event_fields
 from scratchbus.domain.scratchpad import end_of_run_prompt, parse_reply
 from scratchbus.domain.values import page_of_agent
-from scratchbus.memory.page_memory_async import timetravel
+from scratchbus.memory.page_memory_async import AsyncPageMemory, timetravel
 from scratchbus.projections.scratchpad import SUBJECT
 from scratchbus.readmodel.memory_history import history_of
-from scratchbus.readmodel.scope import AsyncHost
 
 
-class AsyncScratchpad:
+class AsyncScratchpad(AsyncPageMemory):
     """One text that an agent keeps from one run to the next. Get it from `AsyncBus.scratchpad`.
 
     Only the agent itself, or a subagent that speaks under its name, may use it; others get Unauthorized. People have
     no scratchpad.
     """
 
-    def __init__(self, bus: AsyncHost, agent: str) -> None:
-        self._bus = bus
-        self._page = page_of_agent(agent)
-        self._agent = agent
+    _page_of = staticmethod(page_of_agent)
 
     async def read(self) -> str:
         """Return its text; "" if it is empty, and for people. Raises Unauthorized."""
@@ -34,7 +30,7 @@ class AsyncScratchpad:
 
     async def read_with_revision(self) -> Revised:
         """Return its text, and the revision to pass to `write`. Raises Unauthorized."""
-        return await self._bus.converse(scratchpad.read(self._bus.core, self._agent))
+        return await self._do(scratchpad.read)
 
     async def write(self, content: str, *, revision: int | None = None, event_id: str | None = None) -> int:
         """Replace its text; a blank one clears it. Returns the new revision.
@@ -43,13 +39,11 @@ class AsyncScratchpad:
         the scratchpad counts as a revision, including the end of a run. Raises RevisionConflict, Unauthorized,
         InvalidField, TooLarge.
         """
-        return await self._bus.converse(
-            scratchpad.write(self._bus.core, self._agent, scratchpad.WriteScratchpad, locals())
-        )
+        return await self._do(scratchpad.write, scratchpad.WriteScratchpad, locals())
 
     async def whoami(self) -> str:
         """Return the text to show at the start of a run: the agent's identity and scratchpad. Raises Unauthorized."""
-        return await self._bus.converse(scratchpad.show(self._bus.core, self._agent))
+        return await self._do(scratchpad.show)
 
     async def end_of_run_prompt(self, task: str, outcome: str, summary: str, steps: int | Sized | None = None) -> str:
         """Return the prompt for the final call of a run; `steps` are the steps taken, or their number, if known."""
@@ -72,17 +66,16 @@ class AsyncScratchpad:
     async def record_run(self, run: RunRecord, *, event_id: str | None = None) -> None:
         """Record a run that has ended in the history, as an event `run_ended`. Raises Unauthorized."""
         arguments = {"run": event_fields(run), "event_id": event_id}
-        await self._bus.converse(scratchpad.write(self._bus.core, self._agent, scratchpad.RecordRun, arguments))
+        await self._do(scratchpad.write, scratchpad.RecordRun, arguments)
 
     async def history(self) -> list[AnyEvent]:
         """Return the writes and runs as events, oldest first. Raises Unauthorized."""
-        if not scratchpad.may_see(self._bus.core, self._agent):
+        if not scratchpad.may_see(self._bus.core, self._page):
             return []
-        return await self._bus.converse(history_of(self._bus.core, self._page, SUBJECT))
+        return await self._do(history_of, SUBJECT)
 
     async def as_of(self, when: timetravel.When) -> str:
         """Return the text as it was at a position or a time. Raises Unauthorized, InvalidPosition."""
-        if not scratchpad.may_see(self._bus.core, self._agent):
+        if not scratchpad.may_see(self._bus.core, self._page):
             return ""
-        document = await self._bus.converse(timetravel.remembered_as_of(self._bus.core, self._page, SUBJECT, when))
-        return scratchpad.content_of(document)
+        return scratchpad.content_of(await self._do(timetravel.remembered_as_of, SUBJECT, when))

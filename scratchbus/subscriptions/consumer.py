@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from secrets import token_hex
 
-from scratchbus.domain.position import BusPosition, Position, in_time
+from scratchbus.domain.position import Position, in_time
 from scratchbus.domain.values import Duration, delay_ms
 from scratchbus.engine.retry_limits import JITTER, backoff
 from scratchbus.engine.steps import Step
@@ -24,7 +24,6 @@ from scratchbus.errors import (
     ScratchbusError,
 )
 from scratchbus.eventlog.consumers import CursorEnd, HeldByOther, SubscriptionLease, open_cursors, origins_of
-from scratchbus.eventlog.cursor import cursors
 from scratchbus.eventlog.log_entry import LogEntry
 from scratchbus.eventlog.reader import read
 from scratchbus.eventlog.tail import Feed, TailCursor
@@ -32,7 +31,7 @@ from scratchbus.readmodel.scope import Core
 from scratchbus.subscriptions.dead_letters import read_redeliveries
 from scratchbus.subscriptions.delivery_state import DeliveryState
 from scratchbus.subscriptions.event_filters import Filters, Tags
-from scratchbus.subscriptions.options import Terms, check_attempts, check_name, retry_seconds, seconds
+from scratchbus.subscriptions.options import Terms, check_attempts, check_name, retry_seconds, seconds, start_position
 from scratchbus.subscriptions.window import ACKS_FOR, DeliveryWindow
 from scratchbus.telemetry.logs import stderr_logger
 
@@ -144,20 +143,16 @@ class Consumer:
     def declare(self) -> Step[None]:
         """Record a new name and its cursor, or reset it. Raises SubscriptionHeld when a reset is refused."""
         if not self._is_declared:
-            start = yield from self._start()
+            start = yield from start_position(self._core, self._terms)
             yield from self._lease().declare(str(self._filters), start, self._terms.reset)
             self._is_declared = True
-
-    def _start(self) -> Step[str]:
-        bus_cursors = yield from cursors(self._core.log, self._terms.after)
-        return str(BusPosition(tuple(cursor.position for cursor in bus_cursors)))
 
     def _lease(self) -> SubscriptionLease:
         return SubscriptionLease(self._core.log.keys(0), self.name, self._token, self._process, self._lease_ms)
 
     def _try_lease(self) -> Step[float]:
         terms, log = self._terms, self._core.log
-        start = "" if self._is_declared else (yield from self._start())
+        start = "" if self._is_declared else (yield from start_position(self._core, terms))
         lease, started_at = self._lease(), time.monotonic()
         try:
             grant = yield from lease.take(str(self._filters), start, terms.reset and not self._is_declared)

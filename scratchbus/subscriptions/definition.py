@@ -8,16 +8,14 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from scratchbus.domain.checks import check_flag
-from scratchbus.domain.position import BusPosition
 from scratchbus.domain.values import delay_ms
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidField, NotFound, shown
 from scratchbus.eventlog.consumers import read_hash, removed
-from scratchbus.eventlog.cursor import cursors
 from scratchbus.eventlog.pulls import Definition, define
 from scratchbus.readmodel.scope import Core
 from scratchbus.subscriptions.event_filters import Filters
-from scratchbus.subscriptions.options import Terms, check_attempts, check_name
+from scratchbus.subscriptions.options import Terms, check_attempts, check_name, start_position
 
 _PREFIX = "whsec_"
 _MIN_KEY, _MAX_KEY = 24, 64  # bytes, from Standard Webhooks
@@ -60,8 +58,7 @@ def declare(core: Core, name: str, filters: Filters, terms: Terms, url: str | No
     if definition.secret and not definition.url:
         raise InvalidField("secret", "signs the deliveries of a webhook; pass its url too")
     check_flag("reset", terms.reset)
-    bus_cursors = yield from cursors(core.log, terms.after)
-    start = str(BusPosition(tuple(cursor.position for cursor in bus_cursors)))
+    start = yield from start_position(core, terms)
     return (yield from define(core.log.keys(0), check_name(name), definition, start, terms.reset))
 
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from scratchbus.domain.position import BusPosition
 from scratchbus.domain.time_checks import When
 from scratchbus.domain.values import Duration, check_page, check_whole, duration_ms
+from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidName, shown
+from scratchbus.eventlog.cursor import cursors
+from scratchbus.readmodel.scope import Core
 
 MAX_DELAY = 60.0
 """The longest automatic delay of a retry, in seconds."""
@@ -23,6 +27,11 @@ class Terms(NamedTuple):
     max_attempts: int = 5
     retry_delay: Duration = "1s"
     handler_timeout: Duration = "5m"
+
+
+def start_position(core: Core, terms: Terms) -> Step[str]:
+    """Return the position after which a new name starts, as text. Raises InvalidPosition or LogRewound."""
+    return str(BusPosition(tuple(cursor.position for cursor in (yield from cursors(core.log, terms.after)))))
 
 
 def check_name(name: str) -> str:

@@ -1,5 +1,6 @@
 """The index of recall."""
 
+from scratchbus.context.page_index import PageIndex
 from scratchbus.context.recall_index import RecallIndex
 from scratchbus.domain.memories import Note
 
@@ -9,7 +10,7 @@ def note(id="note_1", seq=1, content="x" * 100):
 
 
 def test_the_size_of_a_page_is_that_of_the_items_it_has_now():
-    page = RecallIndex().new_page()
+    page = PageIndex(RecallIndex())
     page.load({"note_1": note(), "note_2": note("note_2", 2)})
     size = page.size
     for seq in range(3, 100):
