@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Mapping
 from functools import cache, cached_property
@@ -17,7 +16,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from scratchbus.domain.field_schemas import validator_of
 from scratchbus.domain.ownership import check_instance
-from scratchbus.domain.values import MAX_BYTES, Duration, check_bus, check_source, duration_ms
+from scratchbus.domain.values import MAX_BYTES, Duration, check_bus, check_source, duration_ms, duration_seconds
 from scratchbus.errors import InvalidInput, InvalidSource, SettingsError, SettingsFileError, shown
 from scratchbus.telemetry.lazy import lazy
 
@@ -163,8 +162,7 @@ class Settings(BaseModel):
 
     def seconds(self, name: DurationName) -> float:
         """Return a duration in seconds; never is infinite."""
-        ms = self.ms(name)
-        return math.inf if ms is None else ms / 1000
+        return duration_seconds(getattr(self, name), name)
 
 
 @cache

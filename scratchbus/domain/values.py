@@ -6,6 +6,7 @@ import re
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from math import inf
 from typing import TYPE_CHECKING, Annotated, Final
 
 from pydantic import Field
@@ -159,6 +160,12 @@ def duration_ms(value: object, field: str = "ttl", *, minimum: int = 1) -> int |
     """Return a duration in milliseconds, None for ``"never"``. Raises InvalidTTL if it is shorter than `minimum` ms."""
     ms = duration_of(value, field, minimum=minimum)
     return None if isinstance(ms, str) else ms
+
+
+def duration_seconds(value: object, field: str) -> float:
+    """Return a duration in seconds, infinite for ``"never"``. Raises InvalidTTL."""
+    ms = duration_ms(value, field)
+    return inf if ms is None else ms / 1000
 
 
 def duration_of(value: object, field: str = "ttl", *, minimum: int = 1) -> int | str:

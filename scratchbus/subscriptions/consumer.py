@@ -10,7 +10,7 @@ from collections.abc import Callable
 from secrets import token_hex
 
 from scratchbus.domain.position import Position, in_time
-from scratchbus.domain.values import Duration, delay_ms
+from scratchbus.domain.values import Duration, delay_ms, duration_seconds
 from scratchbus.engine.retry_limits import JITTER, backoff
 from scratchbus.engine.steps import Step
 from scratchbus.errors import (
@@ -31,7 +31,7 @@ from scratchbus.readmodel.scope import Core
 from scratchbus.subscriptions.dead_letters import read_redeliveries
 from scratchbus.subscriptions.delivery_state import DeliveryState
 from scratchbus.subscriptions.event_filters import Filters, Tags
-from scratchbus.subscriptions.options import Terms, check_attempts, check_name, retry_seconds, seconds, start_position
+from scratchbus.subscriptions.options import Terms, check_attempts, check_name, retry_seconds, start_position
 from scratchbus.subscriptions.window import ACKS_FOR, DeliveryWindow
 from scratchbus.telemetry.logs import stderr_logger
 
@@ -66,7 +66,7 @@ class Consumer:
         self._filters = filters
         self._terms = terms
         self._delay = delay_ms(terms.retry_delay, "retry_delay") / 1000
-        self._handler_timeout = seconds("handler_timeout", terms.handler_timeout)
+        self._handler_timeout = duration_seconds(terms.handler_timeout, "handler_timeout")
         self._lease_ms = round(lease * 1000)
         self._make, self._owner, self._wake, self._feed = make, owner, wake, feed
         self._process = core.process

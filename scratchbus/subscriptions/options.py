@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from scratchbus.domain.position import BusPosition
 from scratchbus.domain.time_checks import When
-from scratchbus.domain.values import Duration, check_page, check_whole, duration_ms
+from scratchbus.domain.values import Duration, check_page, check_whole
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidName, shown
 from scratchbus.eventlog.cursor import cursors
@@ -40,12 +40,6 @@ def check_name(name: str) -> str:
         return check_page(name)
     except InvalidName:
         raise InvalidName(f"subscription: {shown(name)} is not a name; use 1–128 letters, digits and _.@/:-") from None
-
-
-def seconds(field: str, duration: Duration) -> float:
-    """Return a duration in seconds; infinite for never. Raises InvalidTTL."""
-    ms = duration_ms(duration, field)
-    return float("inf") if ms is None else ms / 1000
 
 
 def check_attempts(attempts: object) -> int:

@@ -12,7 +12,7 @@ from scratchbus.commands.observations import no_status, statuses_of
 from scratchbus.domain.checks import check_limit
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import BusPosition, Position
-from scratchbus.domain.values import Duration, check_id, check_page, duration_ms
+from scratchbus.domain.values import Duration, check_id, check_page, duration_seconds
 from scratchbus.errors import Behind, BusClosed, InvalidPosition, NotFound, ScratchbusError, ViewClosed, shown
 from scratchbus.eventlog.reader import STOPPABLE_BLOCK_MS, Stop
 from scratchbus.projections.filters import Filter, FilterKeywords, filter_of, list_arguments, matching
@@ -153,9 +153,8 @@ class ViewReads:
         return position
 
     def _seconds(self, timeout: Duration | None) -> float:
-        """Return how long to wait. Raises InvalidTTL."""
-        ms = None if timeout is None else duration_ms(timeout, "timeout")
-        return self._core.fresh.timeout if ms is None else ms / 1000
+        """Return how long to wait; infinite for never. Raises InvalidTTL."""
+        return self._core.fresh.timeout if timeout is None else duration_seconds(timeout, "timeout")
 
     def _has(self, position: Position) -> bool:
         live = self._open()

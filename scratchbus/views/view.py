@@ -7,6 +7,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from math import inf
 from typing import Self
 
 from scratchbus.domain.values import Duration
@@ -30,13 +31,14 @@ class View(ViewReads):
     def wait_for(self, position: Reached, timeout: Duration | None = None) -> None:
         """Return once the view has folded the log up to a position, or up to the last event of an observation.
 
-        Raises Behind after `timeout`, which defaults to `fresh_timeout`.
+        Raises Behind after `timeout`, which defaults to `fresh_timeout`; "never" waits without limit.
         """
         target, seconds = self._position_of(position), self._seconds(timeout)
         woken, deadline = threading.Event(), time.monotonic() + seconds
         watcher = self._open().watch(Watcher(woken))
         while not self._has(target):
-            if not wait(woken, max(0.0, deadline - time.monotonic())):
+            remaining = None if deadline == inf else max(0.0, deadline - time.monotonic())
+            if not wait(woken, remaining):
                 raise self._behind(target, seconds)
             watcher.woken.clear()
 

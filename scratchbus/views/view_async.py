@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
+from math import inf
 from typing import Self
 
 from scratchbus.domain.values import Duration
@@ -28,13 +29,14 @@ class AsyncView(ViewReads):
     async def wait_for(self, position: Reached, timeout: Duration | None = None) -> None:  # noqa: ASYNC109 - the same parameters as View
         """Return once the view has folded the log up to a position, or up to the last event of an observation.
 
-        Raises Behind after `timeout`, which defaults to `fresh_timeout`.
+        Raises Behind after `timeout`, which defaults to `fresh_timeout`; "never" waits without limit.
         """
         target, seconds = self._position_of(position), self._seconds(timeout)
         woken, deadline = asyncio.Event(), time.monotonic() + seconds
         watcher = self._open().watch(Watcher(woken))
         while not self._has(target):
-            if not await wait_async(woken, max(0.0, deadline - time.monotonic())):
+            remaining = None if deadline == inf else max(0.0, deadline - time.monotonic())
+            if not await wait_async(woken, remaining):
                 raise self._behind(target, seconds)
             watcher.woken.clear()
 

@@ -12,7 +12,7 @@ from scratchbus.commands import claim as claims
 from scratchbus.commands.claim import TRIED, Picked, PickFilter, ReleaseTerms
 from scratchbus.commands.execution import Command, execute
 from scratchbus.domain.observation import Claim, Observation
-from scratchbus.domain.values import Duration, delay_ms, duration_ms
+from scratchbus.domain.values import Duration, delay_ms, duration_ms, duration_seconds
 from scratchbus.engine.retry_limits import JITTER
 from scratchbus.engine.steps import Step
 from scratchbus.errors import (
@@ -30,7 +30,7 @@ from scratchbus.readmodel.history import history
 from scratchbus.readmodel.scope import Core
 from scratchbus.subscriptions.consumer import NAP, TRANSIENT_ERRORS
 from scratchbus.subscriptions.delivery_state import reason_of
-from scratchbus.subscriptions.options import MAX_DELAY, check_attempts, retry_seconds, seconds
+from scratchbus.subscriptions.options import MAX_DELAY, check_attempts, retry_seconds
 from scratchbus.telemetry.counters import counts
 from scratchbus.telemetry.logs import stderr_logger
 
@@ -61,7 +61,9 @@ class WorkTerms(NamedTuple):
     def of(cls, max_attempts: object, retry_delay: Duration, handler_timeout: Duration) -> Self:
         """Return the terms for the arguments of a caller. Raises InvalidField or InvalidTTL."""
         attempts = check_attempts(max_attempts)
-        return cls(attempts, delay_ms(retry_delay, "retry_delay") / 1000, seconds("handler_timeout", handler_timeout))
+        return cls(
+            attempts, delay_ms(retry_delay, "retry_delay") / 1000, duration_seconds(handler_timeout, "handler_timeout")
+        )
 
 
 DEFAULT_TERMS = WorkTerms()

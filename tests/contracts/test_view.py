@@ -348,6 +348,18 @@ def test_a_view_of_a_closed_bus_is_closed(connect):
             pass
 
 
+def test_a_view_waits_without_limit_if_the_timeout_is_never(connect):
+    bus = connect(fresh_timeout="50ms")
+    page = bus.page()
+    with bus.view() as view:
+        now = page.add("observation", "a").position
+        later = threading.Timer(0.3, page.add, ("observation", "b"))
+        later.start()
+        view.wait_for(now._replace(seq=now.seq + 1), timeout="never")
+        later.join()
+        assert len(view.active()) == 2
+
+
 def test_a_view_that_starts_while_the_bus_is_closed_is_closed(connect, monkeypatch):
     bus = connect()
     start = live_page.Live.start
