@@ -6,6 +6,7 @@ import re
 import sqlite3
 from typing import Final
 
+from scratchbus.domain.quoting import encodable
 from scratchbus.domain.tokens import EAST_ASIAN
 from scratchbus.errors import ScratchbusError
 
@@ -65,4 +66,4 @@ def spaced(text: str) -> str:
 
 def storable(text: str) -> str:
     """Return a text that SQLite can store, in which each East Asian character is a word."""
-    return _CONTROL.sub(" ", spaced(text).encode(errors="replace").decode())
+    return _CONTROL.sub(" ", encodable(spaced(text)))

@@ -29,5 +29,10 @@ def visible(line: str) -> str:
     return "".join(char for char in line.replace("\t", "    ") if not _is_hidden(char))
 
 
+def encodable(text: str) -> str:
+    """Return a text with a question mark for each lone surrogate, which UTF-8 cannot encode."""
+    return text.encode("utf-8", "replace").decode()
+
+
 def _is_hidden(char: str) -> bool:
     return category(char) in _HIDDEN or ord(char) in _SELECTORS

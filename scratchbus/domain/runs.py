@@ -7,6 +7,7 @@ import traceback
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from scratchbus.domain.quoting import encodable
 from scratchbus.domain.scratchpad import COMPLETED, ERROR, EXCEPTION, MAX_STEPS, end_of_run_prompt
 from scratchbus.errors import shown
 
@@ -115,7 +116,7 @@ def _plain(value: object) -> str:
         text = str(value)
     except Exception:  # a number too long to print, endlessly nested lists, a failing __str__
         text = shown(value)
-    return text.encode("utf-8", "replace").decode()
+    return encodable(text)
 
 
 def _json(details: dict[str, Any]) -> dict[str, Any]:
@@ -126,5 +127,5 @@ def _json(details: dict[str, Any]) -> dict[str, Any]:
         text = ""
     if not text or len(text) > MAX_CHARACTERS:
         return {"cut": _text(text or details)}
-    parsed: dict[str, Any] = json.loads(text.encode("utf-8", "replace"))  # a text may contain a lone surrogate
+    parsed: dict[str, Any] = json.loads(encodable(text))
     return parsed

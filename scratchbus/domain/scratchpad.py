@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Any, Final, Literal
 
 from scratchbus.domain.checks import bytes_of, check_text
+from scratchbus.domain.quoting import encodable
 from scratchbus.domain.values import check_whole
 from scratchbus.errors import InvalidField, TooLarge, shown
 
@@ -113,8 +114,7 @@ def parse_reply(text: object) -> str | None:
     if value is False or value in (None, [], {}):
         return None
     content = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    encodable = content.encode("utf-8", "replace").decode()  # JSON may contain a lone surrogate
-    return check_content(encodable[:MAX_CONTENT]) or None
+    return check_content(encodable(content)[:MAX_CONTENT]) or None
 
 
 _NOTHING: Final[Any] = object()

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from scratchbus.domain.event import Event
 from scratchbus.domain.position import Position, in_time
+from scratchbus.domain.quoting import encodable
 from scratchbus.engine.steps import Step, ask
 from scratchbus.errors import InvalidPosition, NotFound, PositionLost, shown
 from scratchbus.eventlog.below_floor import entries_at
@@ -46,7 +47,7 @@ class DeadLetter(BaseModel):
             page=event.page,
             subject=event.subject,
             kind=event.kind,
-            reason=reason,
+            reason=encodable(reason),
             attempts=attempts,
             at=datetime.now(UTC),
         )

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.position import Position
+from scratchbus.domain.quoting import encodable
 from scratchbus.errors import EngineError, LeaseLost, LogError
 from scratchbus.eventlog.log_entry import LogEntry
 from scratchbus.telemetry import tracing
@@ -23,8 +24,13 @@ WENT_AWAY = "its consumers went away while they had it"
 
 def reason_of(problem: BaseException | None) -> str:
     """Return the reason a dead letter gives for an exception, in one line."""
-    text = " ".join(str(problem).split())
-    return f"{type(problem).__name__}: {text}"[:1000] if text else type(problem).__name__
+    text = str(problem)
+    return reason_text(f"{type(problem).__name__}: {text}" if text.strip() else type(problem).__name__)
+
+
+def reason_text(reason: object) -> str:
+    """Return a reason as one line that can be stored; of a long one, the first 1,000 characters."""
+    return encodable(" ".join(str(reason).split()))[:1000]
 
 
 class Acknowledger(Protocol):

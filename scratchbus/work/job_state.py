@@ -29,7 +29,7 @@ from scratchbus.errors import (
 from scratchbus.readmodel.history import history
 from scratchbus.readmodel.scope import Core
 from scratchbus.subscriptions.consumer import NAP, TRANSIENT_ERRORS
-from scratchbus.subscriptions.delivery_state import reason_of
+from scratchbus.subscriptions.delivery_state import reason_of, reason_text
 from scratchbus.subscriptions.options import MAX_DELAY, check_attempts, retry_seconds
 from scratchbus.telemetry.counters import counts
 from scratchbus.telemetry.logs import stderr_logger
@@ -42,7 +42,6 @@ UNTRIED = ReleaseTerms(untried=True)
 RELEASE_ERRORS = (Conflict, NotFound, BusClosed, *TRANSIENT_ERRORS)
 """Errors that may keep a worker from releasing a job; its claim then lapses by itself, or has lapsed."""
 
-_MAX_REASON = 1_000
 _COUNTED = {"resolve": "resolved", "archive": "archived", "review": "reviewed"}
 
 logger = stderr_logger()
@@ -143,7 +142,7 @@ class JobState:
         """Release it for another attempt after a while, or send it to review after the last one."""
         ms = round(self._delay() * 1000) if delay is None else delay_ms(delay, "delay")
         counts.jobs["failed"] += 1
-        reason = " ".join(str(reason).split())[:_MAX_REASON]
+        reason = reason_text(reason)
         if self.attempt >= self._terms.max_attempts:
             return (yield from self.give_up_steps(self.attempt, reason, event_id))
         return (yield from self.release_steps(ReleaseTerms(ms, reason=reason), event_id))

@@ -216,3 +216,17 @@ def test_dead_letter_of_a_trimmed_event_cannot_be_retried(bus, page):
     with pytest.raises(PositionLost, match="drop its dead letter"):
         bus.retry_dead_letters("router")
     assert bus.drop_dead_letters("router") == 1
+
+
+def open_badly_named_file():
+    raise OSError("cannot open b\udcff.txt")  # a name that is not UTF-8
+
+
+def test_a_failure_whose_reason_is_not_valid_unicode_makes_a_dead_letter(bus, page):
+    fill(page, 2)
+    with bus.subscribe("router", max_attempts=1) as deliveries:
+        with next(deliveries):
+            open_badly_named_file()
+        next(deliveries).fail("not \udcff either")
+    reasons = [letter.reason for letter in bus.dead_letters("router")]
+    assert reasons == ["OSError: cannot open b?.txt", "not ? either"]

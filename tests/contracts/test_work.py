@@ -675,3 +675,17 @@ def test_outcomes_of_jobs_are_counted_for_metrics(bus, page):
         next(jobs).archive()
     made = {what: count - before.get(what, 0) for what, count in counts.jobs.items()}
     assert made == {"claimed": 3, "resolved": 1, "failed": 1, "reviewed": 1, "archived": 1}
+
+
+def open_badly_named_file():
+    raise OSError("cannot open b\udcff.txt")  # a name that is not UTF-8
+
+
+def test_a_job_fails_with_a_reason_that_is_not_valid_unicode(bus, page):
+    page.add("observation", "a")
+    with bus.work("crew", max_attempts=2, retry_delay=0) as jobs:
+        with next(jobs):
+            open_badly_named_file()
+        next(jobs).fail("not \udcff either")
+    (given_up,) = page.list(status="pending_review")
+    assert given_up.reason == "gave up after 2 attempts: not ? either"
