@@ -18,6 +18,7 @@ from scratchbus.domain.facts import Fact, plain_entity
 from scratchbus.domain.memories import Note, Preference
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
+from scratchbus.domain.quoting import encodable
 from scratchbus.domain.schedule import is_scheduled
 from scratchbus.domain.todo import TodoItem
 from scratchbus.domain.tokens import TokenCounter
@@ -121,7 +122,8 @@ def _are_digests(value: object) -> bool:
 
 
 def _is_text(value: object) -> bool:
-    return isinstance(value, str)
+    """Return whether a value is a text that UTF-8 can encode."""
+    return isinstance(value, str) and encodable(value) == value
 
 
 def assemble(core: Core, request: ContextRequest, record: bool, event_id: str | None) -> Step[Context]:

@@ -44,7 +44,8 @@ def read_rules(directory: str | Path) -> list[Rule]:
     """Return the rules of a project, in the order in which they are shown.
 
     A file is cut at 32 KiB, and all together at 128 KiB. Duplicates are left out, whether copies or links, as are links
-    that lead outside the project. A file that cannot be read has a `problem` and no text.
+    that lead outside the project, and files whose names are not printable. A file that cannot be read has a `problem`
+    and no text.
     """
     root = Path(directory).resolve()
     rules: list[Rule] = []
@@ -62,10 +63,10 @@ def read_rules(directory: str | Path) -> list[Rule]:
 def _paths(root: Path) -> Iterator[str]:
     yield from _FILES
     try:
-        found = sorted(path.name for path in (root / _FOLDER).iterdir() if path.suffix == ".md")
+        names = [path.name for path in (root / _FOLDER).iterdir() if path.suffix == ".md"]
     except OSError:
         return
-    yield from (f"{_FOLDER}/{name}" for name in found)
+    yield from (f"{_FOLDER}/{name}" for name in sorted(names) if name.isprintable())
 
 
 def _read(root: Path, path: str, remaining: int) -> Rule | None:

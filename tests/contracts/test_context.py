@@ -437,3 +437,9 @@ def test_preferences_of_the_last_scope_win(bus):
         bus.context.assemble(scopes="ada")
     with pytest.raises(InvalidName):
         bus.context.assemble(scopes=["a b"])
+
+
+@pytest.mark.parametrize("wrong", [{"sections": ["\udcff"]}, {"files": {"\udcff": "0"}}, {"scopes": ["\udcff"]}])
+def test_a_context_refuses_texts_that_are_not_valid_unicode(bus, wrong):
+    with pytest.raises(InvalidField, match=next(iter(wrong))):
+        bus.context.assemble(page="main", record=True, **wrong)

@@ -82,3 +82,12 @@ def test_a_context_has_the_rules_and_records_their_versions(
         assert (second.page, second.files) == ("session:s2", {"a": "b"})
         with pytest.raises(InvalidField, match="files"):
             bus.context.assemble(session="s2", files={"a": 1})  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize("name", ["b\udcff.md", "b\n## Rules: c.md"])
+def test_a_file_of_rules_whose_name_is_not_printable_is_left_out(tmp_path: Path, name: str):
+    folder = tmp_path / ".claude/rules"
+    folder.mkdir(parents=True)
+    for each in ("a.md", name):
+        (folder / each).write_text(each, "utf-8", "replace")
+    assert [rule.path for rule in read_rules(tmp_path)] == [".claude/rules/a.md"]
