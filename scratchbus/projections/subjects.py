@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from scratchbus.domain.event import Event
 from scratchbus.domain.observation import Observation
+from scratchbus.domain.quoting import encodable
 from scratchbus.domain.values import check_id
 from scratchbus.projections import scratch_page
 from scratchbus.projections.projection import Indexes, Projection
@@ -45,7 +46,7 @@ def is_remembered(subject: str) -> bool:
 
 def check_subject(id: object) -> str:
     """Return the id of an observation, or the subject of a memory. Raises InvalidId."""
-    return id if isinstance(id, str) and is_remembered(id) else check_id(id)
+    return id if isinstance(id, str) and is_remembered(id) and encodable(id) == id else check_id(id)
 
 
 def is_over(event: Event) -> bool:

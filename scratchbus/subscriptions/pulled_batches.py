@@ -11,6 +11,7 @@ from datetime import datetime
 from secrets import token_hex
 from typing import Any, NamedTuple
 
+from scratchbus.domain.checks import check_text
 from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.position import Position, in_time
 from scratchbus.domain.values import Duration, check_whole, duration_ms, moment
@@ -95,7 +96,7 @@ class Pull:
         if ms is None or ms > MAX_LEASE_MS:
             raise InvalidTTL(f"lease: {shown(lease)} is not a valid lease; use 1s to 12h")
         self._lease_ms = ms
-        self._by = by or core.process
+        self._by = core.process if by is None else check_text("by", by) or core.process
         self._tags = Tags(core)
 
     def attempt(self) -> Step[Attempt]:

@@ -86,7 +86,7 @@ def _texts(positions: _Positions) -> list[str]:
 
 
 def _token(token: object) -> str:
-    if not isinstance(token, str) or not token:
+    if not isinstance(token, str) or not token or not token.isascii():
         raise InvalidField("token", f"{shown(token)} is not the token of a batch; pass the one from `pull`")
     return token
 

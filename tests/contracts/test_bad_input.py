@@ -377,3 +377,9 @@ def test_errors_carry_field_size_and_limit(page):
     with pytest.raises(ReadOnlyField) as read_only:
         page.update(page.add("observation", "x").id, source="other")
     assert read_only.value.field == "source"
+
+
+def test_a_subject_that_is_not_valid_unicode_is_refused(page):
+    for read in (page.history, lambda id: page.erase(id, reason="private")):
+        with pytest.raises(InvalidId, match=r"id: .* is not an observation id"):
+            read("note_\udcff")

@@ -562,3 +562,16 @@ def test_a_reset_clears_leased_batches_and_attempts(declared, page, clock):
     clock.advance(6)
     declared.declare_subscription("router", reset=True)
     assert [(each.event.content, each.attempt) for each in declared.pull("router").deliveries] == [("0", 1), ("1", 1)]
+
+
+def test_names_and_tokens_that_are_not_valid_unicode_are_refused(bus, page):
+    page.add("observation", "a")
+    bus.declare_subscription("s1")
+    for refused in (
+        lambda: bus.pull("s1", by="a\udcff"),
+        lambda: bus.ack("s1", "a\udcff", "1-1"),
+        lambda: bus.nack("s1", "a\udcff", "1-1", "no"),
+        lambda: bus.requeue("s1", "a\udcff", "1-1"),
+    ):
+        with pytest.raises(InvalidField, match=r"by: is not valid|token: .* is not the token"):
+            refused()
