@@ -46,8 +46,11 @@ class Synced(NamedTuple):
         return bool(self.remembered or self.forgotten or self.is_written)
 
 
-def sync(core: Core, page: str, path: Path) -> Step[Synced]:
+def sync(core: Core, page: str, file: Path | str) -> Step[Synced]:
     """See `AsyncPreferences.sync`."""
+    if not isinstance(file, Path | str):
+        raise InvalidField("file", f"{shown(file)} is not a path")
+    path = Path(file)
     synced = Synced([], [], [], False)
     scope = page.removeprefix(SCOPE_PAGES)
     for _ in range(_TRIES):

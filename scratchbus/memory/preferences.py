@@ -88,7 +88,7 @@ class Preferences(PageMemory):
         file that cannot be read or written, a link to elsewhere, or a section that is not a list of preferences; then
         neither side has changed.
         """
-        return self._do(preference_sync.sync, Path(file))
+        return self._do(preference_sync.sync, file)
 
     def _write(self, kind: type[MemoryEdit], arguments: Mapping[str, Any]) -> Preference:
         return self._do(preferences.write, kind, arguments)

@@ -86,7 +86,7 @@ class AsyncPreferences(AsyncPageMemory):
         file that cannot be read or written, a link to elsewhere, or a section that is not a list of preferences; then
         neither side has changed.
         """
-        return await self._do(preference_sync.sync, Path(file))
+        return await self._do(preference_sync.sync, file)
 
     async def _write(self, kind: type[MemoryEdit], arguments: Mapping[str, Any]) -> Preference:
         return await self._do(preferences.write, kind, arguments)

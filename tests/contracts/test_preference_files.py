@@ -293,3 +293,9 @@ def write_item(file: Path, key: str, text: str | None) -> None:
     head, _, rest = file.read_text().partition("## Preferences\n")
     lines = [f"- {name}: " + value.replace("\n", "\n  ") for name, value in items.items()]
     file.write_text("\n".join([f"{head}## Preferences", *lines, rest[rest.index(END) :]]))
+
+
+@pytest.mark.parametrize("file", [7, None, b"CLAUDE.md"])
+def test_a_file_that_is_no_path_is_refused(bus, file):
+    with pytest.raises(InvalidField, match=r"file: .* is not a path"):
+        bus.preferences("ada").sync(file)
