@@ -61,7 +61,7 @@ class Occasion(NamedTuple):
         return cls(core.settings, core.log.owner, page, core.by, datetime.now(UTC), reasons(), own_id, digest)
 
     def caused_by(self, position: Position, by: str | None = None) -> Occasion:
-        """Return the occasion of what the event at a position caused; `by` is its author, if another."""
+        """Return this occasion with the event at a position as its cause, and with another author if `by` is given."""
         return self._replace(by=by or self.by, cause_fields={**self.cause_fields, "cause": str(position)})
 
     def event(self, kind: type[E], subject: str, suffix: str = "", **fields: Any) -> E:
@@ -72,7 +72,7 @@ class Occasion(NamedTuple):
 
 
 def nth_suffix(number: int) -> str:
-    """Return what the id of an event of a batch, counted from 0, adds to the id of the batch."""
+    """Return the suffix of the id of an event in a batch: none for the first, `/1` for the second."""
     return f"/{number}" if number else ""
 
 

@@ -43,10 +43,10 @@ def edit(core: Core, page: str, command: MemoryEdit, occasion: Occasion | None =
 
 def remove(core: Core, page: str, command: MemoryEdit) -> Step[Remembered | None]:
     """Carry out an edit that removes its subject, as `edit` does, and return the subject as it was before."""
-    return (yield from _edit(core, page, command, None)).before
+    return (yield from _edit(core, page, command)).before
 
 
-def _edit(core: Core, page: str, command: MemoryEdit, occasion: Occasion | None) -> Step[_Edited]:
+def _edit(core: Core, page: str, command: MemoryEdit, occasion: Occasion | None = None) -> Step[_Edited]:
     job = _Job(command, occasion or command.on(core, page))
     edited: _Edited = yield Queued(core.queues, (page, command.about), job, partial(_edit_all, core))
     if edited.event is not None:

@@ -22,7 +22,7 @@ def fresh_memory(core: Core, cache: MemoryCache[M], page: str) -> Step[CachedMem
 
 
 def read_memory(core: Core, cache: MemoryCache[M], page: str, read: Callable[[M], T]) -> Step[T]:
-    """Return the result of a function of the memory of a page, as `fresh_memory` reads it."""
+    """Call a function with the fresh memory of a page, under its lock, and return the result."""
     cached = yield from fresh_memory(core, cache, page)
     with cached.lock:
         return read(cached.memory)

@@ -83,5 +83,5 @@ class Files:
         return self._bus.converse(files.root_of(self._bus.core, self._session))
 
     def _do(self, operation: Callable[Concatenate[Core, str, P], Step[T]], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run an operation on the files of the session that this one shares them with, or its own."""
+        """Run an operation on the files of this session, or of the parent that it shares them with."""
         return self._bus.converse(operation(self._bus.core, self._root(), *args, **kwargs))

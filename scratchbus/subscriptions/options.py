@@ -30,7 +30,7 @@ class Terms(NamedTuple):
 
 
 def start_position(core: Core, terms: Terms) -> Step[str]:
-    """Return the position after which a new name starts, as text. Raises InvalidPosition or LogRewound."""
+    """Return the text of the position after which a new subscription starts. Raises InvalidPosition or LogRewound."""
     return str(BusPosition(tuple(cursor.position for cursor in (yield from cursors(core.log, terms.after)))))
 
 

@@ -30,10 +30,10 @@ from scratchbus.telemetry.logs import stderr_logger
 from scratchbus.work.job_state import JobState, WorkTerms
 
 FREEING = frozenset((b"added", b"updated", b"status_changed", b"released", b"lapsed"))
-"""The kinds of events after which an observation of the event's type may be picked that could not be before."""
+"""The kinds of events after which the observation that they are about may become free to pick."""
 
 UNBLOCKING = frozenset((b"status_changed", b"erased"))
-"""The kinds of events that may end a block, so that an observation of any type may be picked."""
+"""The kinds of events that may unblock other observations, of any type."""
 
 _BATCH = 1_000  # pages per round trip
 _JITTER = 0.05  # seconds, so that workers that wait for the same moment do not ask at the same time
