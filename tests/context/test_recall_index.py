@@ -9,7 +9,7 @@ def note(id="note_1", seq=1, content="x" * 100):
     return Note(id=id, content=content, source="a", added_ms=1, added_seq=1, ms=seq, seq=seq)
 
 
-def test_the_size_of_a_page_is_that_of_the_items_it_has_now():
+def test_the_size_of_a_page_counts_each_item_once():
     page = PageIndex(RecallIndex())
     page.load({"note_1": note(), "note_2": note("note_2", 2)})
     size = page.size

@@ -911,7 +911,7 @@ def test_reader_of_a_flushed_log_raises_once_the_new_log_is_archived(bus, follow
             next(again)
 
 
-def test_notes_and_preferences_are_deleted_without_the_archive_that_has_their_first_events(bus, connect):
+def test_notes_and_preferences_are_deleted_without_the_archive(bus, connect):
     note, preference = bus.notes("s1").add("a").note, bus.preferences("ada").remember("editor", "vim")
     for page in ("session:s1", "knowledge:ada"):
         fill(bus, page=page)

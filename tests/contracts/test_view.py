@@ -348,7 +348,7 @@ def test_a_view_of_a_closed_bus_is_closed(connect):
             pass
 
 
-def test_a_view_waits_without_limit_if_the_timeout_is_never(connect):
+def test_wait_for_with_timeout_never_has_no_limit(connect):
     bus = connect(fresh_timeout="50ms")
     page = bus.page()
     with bus.view() as view:
@@ -360,7 +360,7 @@ def test_a_view_waits_without_limit_if_the_timeout_is_never(connect):
         assert len(view.active()) == 2
 
 
-def test_a_view_that_starts_while_the_bus_is_closed_is_closed(connect, monkeypatch):
+def test_a_view_that_starts_while_its_bus_closes_raises_bus_closed(connect, monkeypatch):
     bus = connect()
     start = live_page.Live.start
 

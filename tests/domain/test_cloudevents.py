@@ -139,18 +139,18 @@ def test_the_traceparent_is_kept():
 
 
 @pytest.mark.parametrize("context", ["a", ["a"], 7])
-def test_an_addition_with_a_context_that_is_no_object_is_refused(context):
+def test_a_context_that_is_not_an_object_is_refused(context):
     theirs = {**PLAIN, "type": "scratchbus.added", "data": {"content": "x", "context": context}}
     with pytest.raises(InvalidField, match=r"CloudEvent 1: context: .* is not a JSON object; nothing was written"):
         read_cloud_events(json.dumps(theirs))
 
 
-def test_base64_with_other_characters_than_ascii_is_refused():
+def test_base64_that_is_not_ascii_is_refused():
     with pytest.raises(InvalidField, match="CloudEvent 1: data_base64 is not base64; nothing was written"):
         read_cloud_events(json.dumps({**PLAIN, "data_base64": "ä"}))
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"specversion": ' + "[" * 100_000])
-def test_json_that_is_nested_too_deeply_is_refused(text):
+def test_json_nested_too_deeply_is_refused(text):
     with pytest.raises(InvalidField, match=r"line 1: is not JSON: .*; nothing was written"):
         read_cloud_events(text)

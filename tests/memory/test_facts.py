@@ -492,7 +492,7 @@ def test_a_clock_behind_the_engines_hides_no_new_facts(facts, monkeypatch):
 
 
 @USUAL
-def test_a_fact_is_asserted_even_if_the_page_has_no_room_for_the_question(connect):
+def test_a_fact_is_asserted_though_its_question_finds_the_page_full(connect):
     bus, other = (
         connect(max_observations=1, on_full="refuse"),
         connect(source="other", max_observations=1, on_full="refuse"),
@@ -504,7 +504,7 @@ def test_a_fact_is_asserted_even_if_the_page_has_no_room_for_the_question(connec
 
 
 @pytest.mark.engines("memory")
-def test_a_question_names_at_most_as_much_evidence_as_an_observation_may_have(connect):
+def test_a_question_has_at_most_1000_ids_of_evidence(connect):
     bus, other = connect(max_observations=1_000), connect(source="other", max_observations=1_000)
     for number, each in enumerate((bus, other)):
         seen = bus.page(f"p{number}").add_many([NewObservation(type="observation", content="a")] * 600)

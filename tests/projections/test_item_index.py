@@ -9,7 +9,7 @@ def item(value, seq=1):
     return StoreItem(id="item_a", namespace=["n"], key="k", value=value, **place)
 
 
-def test_the_size_includes_the_texts_of_the_values():
+def test_the_size_of_an_item_index_includes_the_values():
     index, empty = ItemIndex(), ItemIndex()
     empty.load({"item_a": item({})})
     index.load({"item_a": item({"a": "x" * 50_000, "b": [{"c": "y" * 10_000}], "d": 7})})
