@@ -38,7 +38,7 @@ def test_an_address_for_other_machines_needs_tokens():
 def test_a_tokens_file_without_tokens_is_an_error(tmp_path: Path):
     McpTokens(tmp_path / "t.yaml")
     code, error = refused("serve", "--listen", "0", "--tokens", str(tmp_path / "t.yaml"), "--no-open")
-    assert (code, "has no tokens; add one with `scratchbus mcp token add`" in error) == (5, True)
+    assert (code, "has no tokens; add one with `scratchbus mcp token add NAME --agent AGENT" in error) == (5, True)
 
 
 @pytest.mark.parametrize("where", ["nowhere", "99999", "127.0.0.1:x", "no.such.host.invalid:80"])
