@@ -274,7 +274,7 @@ def _plain(columns: Columns[T], texts: Sequence[str], widths: Sequence[int] | No
 def _joined(cells: Iterable[Cell], separator: str) -> Text:
     from rich.text import Text
 
-    return Text(separator).join(cell.rich for cell in cells if cell.text)
+    return Text(separator).join(filter(None, (cell.rich for cell in cells)))
 
 
 @contextmanager

@@ -102,6 +102,14 @@ def test_differences_are_coloured_on_a_terminal(cli: Cli):
         assert b"\x1b[32mafter\x1b[0m" in running.seen
 
 
+def test_a_difference_on_a_terminal_leaves_no_gap_for_a_hidden_status(cli: Cli):
+    start = position(cli, cli.add("before"))
+    cli.add("after")
+    with cli.start("diff", "--from", start, "--no-color", terminal=True) as running:
+        running.wait_for("1 added")
+        assert b" observation after" in running.seen
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
