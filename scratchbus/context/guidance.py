@@ -10,9 +10,9 @@ from scratchbus.settings import Settings
 
 GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "observations": (
-        "add_observation", "list_observations", "get_observation", "update_observation", "resolve_observation",
-        "archive_observation", "clear_resolved", "get_active_observations", "claim_observation", "link_observation",
-        "changes_since",
+        "add_observation", "add_observations", "list_observations", "get_observation", "update_observation",
+        "resolve_observation", "refute_observation", "archive_observation", "clear_resolved",
+        "get_active_observations", "claim_observation", "claim_next", "link_observation", "changes_since",
     ),
     "notes": (
         "add_note", "search_notes", "list_notes", "update_note", "delete_note", "scratch_note", "list_tags",
@@ -21,7 +21,9 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "todo": ("todo",),
     "scratchpad": ("whoami", "update_scratchpad"),
     "context": ("get_context",),
-    "sessions": ("spawn_session", "fork_session", "begin_task", "end_task", "report_result"),
+    "sessions": (
+        "spawn_session", "fork_session", "enter_session", "end_session", "begin_task", "end_task", "report_result",
+    ),
     "preferences": ("remember_preference", "forget_preference"),
     "facts": ("assert_fact", "retract_fact", "query_facts", "find_connections", "explain_fact"),
     "recall": ("recall",),

@@ -16,6 +16,11 @@ def test_the_guidance_names_only_existing_tools():
         assert set(tools) <= {*tool_names(name), *FORMER}
 
 
+def test_the_guidance_names_every_tool_of_its_groups():
+    for name, tools in GUIDED.items():
+        assert set(tool_names(name)) <= set(tools)
+
+
 async def test_the_instructions_are_short_and_begin_with_the_context(connect: Connect):
     async with connect("analyst", session="s1") as agent, connect("other", session="s2", tools=["basic"]) as basic:
         for text in (agent.client.instructions or "", basic.client.instructions or ""):
