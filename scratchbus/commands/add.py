@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import ValidationError
 
-from scratchbus.commands.observations import recall_all
+from scratchbus.commands.observations import left_by, recall_all
 from scratchbus.commands.references import check_blockers, check_known_ids, check_trigger
 from scratchbus.domain.checks import check_size
 from scratchbus.domain.digest import digest_of
@@ -117,7 +117,8 @@ def add_all(core: Core, page: str, items: Sequence[dict[str, Any]], event_id: st
     if appended.recalled is not None:
         found = yield from recall_all(core, page, appended.recalled)
         _check_keys(writes, found)
-        return found
+        last = {each.id: each for each in found}  # as the whole batch left them
+        return [last[each.id] for each in found]
     subjects: list[str] = []
     added: dict[str, Observation] = {}
     outdated: dict[str, Written] = {}
@@ -136,10 +137,9 @@ def add_all(core: Core, page: str, items: Sequence[dict[str, Any]], event_id: st
         if row.kind != "added" or row.version > 1:
             outdated[row.subject] = row
     if outdated:
-        added |= yield from get(core.log, page, list(outdated), core.fresh)
+        current = yield from get(core.log, page, list(outdated), core.fresh)
         for subject, row in outdated.items():
-            if subject not in added:  # repeated here, then cleared by someone else before it was read
-                (added[subject],) = yield from recall_all(core, page, [row.position])
+            added[subject] = yield from left_by(core, page, row, current.get(subject))
     for id, displaced in appended.displaced.items():
         added[id] = added[id].model_copy(update={"displaced": displaced})
     return list(map(added.__getitem__, subjects))

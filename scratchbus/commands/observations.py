@@ -12,9 +12,9 @@ from scratchbus.domain.observation import Observation
 from scratchbus.domain.page_events import Added, Repeated, StatusChanged, Updated
 from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Step
-from scratchbus.errors import InvalidField, NotFound, PositionLost, UnknownType, shown
+from scratchbus.errors import ArchiveError, InvalidField, NotFound, PositionLost, UnknownType, shown
 from scratchbus.eventlog.stored_documents import decode_observation, decode_observations, encode_document
-from scratchbus.eventlog.writes import Appended, Write
+from scratchbus.eventlog.writes import Appended, Write, Written
 from scratchbus.projections import scratch_page
 from scratchbus.readmodel.history import known_events, walk_back
 from scratchbus.readmodel.page_query import query_page
@@ -111,7 +111,7 @@ def lifecycle_of(kind: ObservationType | None) -> Lifecycle:
 def finish(
     core: Core, page: str, before: Observation | None, writes: list[Write], appended: Appended
 ) -> Step[Observation]:
-    """Return the observation after the writes, folded here when nothing came between."""
+    """Return the observation as the writes left it, folded from `before` and the events since then."""
     if appended.recalled is not None:
         return (yield from recall_all(core, page, appended.recalled[-1:]))[0]
     last = appended.written[-1]
@@ -120,10 +120,31 @@ def finish(
         for write, row in zip(writes, appended.written, strict=True):
             after = scratch_page.evolve(after, row.placed(write.event))
         return cast(Observation, after)  # only `cleared` leaves None, and its result is not used
+    if before is not None and before.version < last.version <= before.version + _MANY:  # others wrote in between
+        count = last.version - before.version
+        events, _ = yield from walk_back(core.log, page, last.subject, last.position.stream_id, count)
+        if len(events) == count and events[-1].prev == before.position.stream_id:
+            after = before
+            for event in reversed(events):
+                after = scratch_page.evolve(after, event)
+            return cast(Observation, after)
     found = yield from get(core.log, page, [last.subject], core.fresh)
-    if last.subject not in found:  # removed from the page meanwhile
-        return (yield from recall_all(core, page, [last.position]))[0]
-    return found[last.subject]
+    return (yield from left_by(core, page, last, found.get(last.subject)))
+
+
+def left_by(core: Core, page: str, row: Written, current: Observation | None) -> Step[Observation]:
+    """Return the observation as a write left it, although others may have changed it since, or cleared it.
+
+    Return the current one if the history to fold is too long, or cannot be read.
+    """
+    if current is not None and (current.version == row.version or row.version > _MANY):
+        return current
+    try:
+        return (yield from recall_all(core, page, [row.position]))[0]
+    except (PositionLost, ArchiveError):
+        if current is None:
+            raise
+        return current
 
 
 def recall_all(core: Core, page: str, positions: list[Position]) -> Step[list[Observation]]:

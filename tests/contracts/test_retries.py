@@ -1,5 +1,7 @@
 """A retry with the same event id writes nothing and returns the first result."""
 
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -361,10 +363,71 @@ def batch(*contents):
     return [NewObservation(type="observation", content=content) for content in contents]
 
 
+@contextmanager
+def others_writing(bus, page, id):
+    """Let others link the observation right before the next write and right after it."""
+    other = bus.page(page.name)
+    at_work = [False]
+
+    def around(call, send):
+        if not call.is_write or at_work[0]:
+            return send()
+        at_work[0] = True
+        other.link(id, "before")
+        replies = send()
+        other.link(id, "after")
+        return replies
+
+    with interposed(bus, around):
+        yield
+
+
+CONTESTED = {
+    "repeated": lambda page, id: page.add("observation", "old", dedupe_key="k", event_id="once"),
+    "update": lambda page, id: page.update(id, content="new", event_id="once"),
+    "update with status": lambda page, id: page.update(id, content="new", status="pending_review", event_id="once"),
+    "resolve": lambda page, id: page.resolve(id, event_id="once"),
+    "link": lambda page, id: page.link(id, "mine", event_id="once"),
+}
+
+
+@pytest.mark.parametrize("projects", [False, True], ids=["unfolded", "folded"])
+@pytest.mark.parametrize("write", CONTESTED.values(), ids=CONTESTED)
+def test_a_result_omits_later_writes(bus, page, write, projects):
+    id = page.add("observation", "old", dedupe_key="k").id
+    if projects:
+        project(bus)
+    with others_writing(bus, page, id):
+        first = write(page, id)
+    assert first.links[:1] == ["before"]
+    assert "after" not in first.links
+    assert page.get(id).links[-1] == "after"
+    assert write(page, id) == first
+
+
+def test_concurrent_repeats_count_up_one_by_one(connect):
+    connect().page().add("observation", "seen", dedupe_key="k")
+
+    def repeat(source):
+        page = connect(source).page()
+        return [page.add("observation", "seen", dedupe_key="k").occurrences for _ in range(25)]
+
+    with ThreadPoolExecutor(4) as threads:
+        counts = [count for counted in threads.map(repeat, "abcd") for count in counted]
+    assert sorted(counts) == list(range(2, 102))
+
+
 def test_a_retried_batch_returns_the_first_one(bus, page):
     first = page.add_many(batch("a", "b"), event_id="once")
     assert page.add_many(batch("a", "b"), event_id="once") == first
     assert log_length(bus) == 2
+
+
+def test_a_retried_batch_with_a_repeated_key_returns_the_first_result(page):
+    items = [NewObservation(type="observation", content=content, dedupe_key="k") for content in "abc"]
+    first = page.add_many(items, event_id="once")
+    assert [each.occurrences for each in first] == [3, 3, 3]
+    assert page.add_many(items, event_id="once") == first
 
 
 @pytest.mark.parametrize("others", [("a",), ("a", "b", "c"), ("b", "a")])
