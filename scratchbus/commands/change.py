@@ -8,7 +8,7 @@ from typing import Annotated, Any, cast
 from scratchbus.commands.execution import Command, Occasion, Reason, Version, nth_suffix
 from scratchbus.commands.observations import Lifetime, lifecycle_of, type_or_none
 from scratchbus.commands.references import check_blockers
-from scratchbus.commands.rescheduling import FIELDS, Rescheduled, rescheduled
+from scratchbus.commands.rescheduling import FIELDS, Rescheduled, rescheduled, resumed
 from scratchbus.domain.checks import MAX_LABEL, check_size, check_tags
 from scratchbus.domain.given_observation import check_patch
 from scratchbus.domain.lifecycle import ARCHIVED, Lifecycle
@@ -97,6 +97,7 @@ class Update(Command):
             write = _status_write(self, occasion, before, kind, self.changes["status"], lifetime, suffix=suffix)
             write.version = None if self.expected_version is None else self.expected_version + len(writes)
             writes.append(write)
+            writes += resumed(occasion, before, kind, write.status_class, len(writes))
         return writes
 
 
@@ -134,7 +135,7 @@ class _Transition(Command):
         status = _target_status(lifecycle_of(kind), self.verb)
         write = _status_write(self, occasion, before, kind, status, self._lifetime(occasion), self.reason)
         write.version = self.expected_version
-        return [write]
+        return [write, *resumed(occasion, before, kind, write.status_class, 1)]
 
     def _lifetime(self, occasion: Occasion) -> Lifetime:
         """Return the lifetime of a reopened observation."""

@@ -139,9 +139,9 @@ def execute(
             if error.to_status not in error.allowed:
                 raise
             continue  # it was closed or reopened since it was read
-        except VersionConflict:
-            if not command.follows_state:
+        except VersionConflict as conflict:
+            if conflict.expected == getattr(command, "expected_version", None):
                 raise
-            continue
+            continue  # the caller did not ask for this version: it has changed since it was read
         return (yield from finish(core, page, before, writes, appended))
     raise Conflict(f"{command.id} keeps changing; try again")

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from scratchbus.commands.execution import Occasion
 from scratchbus.commands.observations import lifecycle_of
 from scratchbus.domain.observation import Observation
+from scratchbus.domain.observation_models import Changes
+from scratchbus.domain.page_events import Updated
 from scratchbus.domain.recurrence import first_slot
 from scratchbus.domain.registry import ObservationType
 from scratchbus.domain.schedule import end_after, is_scheduled
 from scratchbus.domain.values import millis, moment
 from scratchbus.errors import InvalidField
+from scratchbus.eventlog.writes import Op, Write
 
 FIELDS: Final = frozenset(("not_before", "every", "remind_at"))
 """The fields of an update that reschedule an observation."""
@@ -103,6 +106,34 @@ def _scheduled(
         ttl = kind.ttl_ms(default) if kind else default
         fields["expires_at"] = start + timedelta(milliseconds=ttl) if ttl else None
     return Rescheduled(fields, statuses, _text(start), _text(start))
+
+
+def resumed(
+    occasion: Occasion, before: Observation | None, kind: ObservationType | None, status_class: str, ahead: int
+) -> list[Write]:
+    """Return the write that keeps an observation recurring after its status has changed; none if it does not recur.
+
+    A reopened one continues at its next slot from now, others at the slot they have. `ahead` are the writes before
+    this one in its batch. The status alone does not decide whether there is a write: a retry needs the same number.
+    """
+    if before is None or before.every is None or status_class != "open":
+        return []
+    at = before.remind_at if before.status_class == "open" else None
+    slot = first_slot(before.every, occasion.now, None) if at is None else millis(at)
+    fields = {"not_before": moment(slot), "remind_at": moment(slot)}
+    return [
+        Write(
+            occasion.event(Updated, before.id, "/schedule", changes=cast(Changes, fields)),
+            Op.UPDATE,
+            occasion.digest,
+            before.version + ahead,
+            due_at=str(slot),
+            not_before=str(slot),
+            argument=occasion.by,
+            verb="rescheduled",
+            lifecycle=lifecycle_of(kind),
+        )
+    ]
 
 
 def _text(at: datetime | None) -> str:

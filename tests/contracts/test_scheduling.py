@@ -9,6 +9,7 @@ from scratchbus import NewObservation
 from scratchbus.errors import InvalidField, InvalidTTL, NotReady
 from scratchbus.scheduling.expiry import sweep
 from tests.engines import ALL, ONE
+from tests.faults.interposing import interposed
 from tests.inspection import all_events, log_length, project
 
 pytestmark = pytest.mark.engines(*ALL)
@@ -201,6 +202,70 @@ def test_archiving_a_recurrence_ends_it(bus, page, clock):
     page.archive(kept.id)
     clock.advance(7200)
     assert (swept(bus), page.active()) == (0, [])
+
+
+@pytest.mark.parametrize("steps", [["resolve"], ["review", "resolve"]], ids="-".join)
+@pytest.mark.parametrize(
+    "reopen",
+    [
+        lambda page, id: page.reopen(id, event_id="once"),
+        lambda page, id: page.update(id, status="active", event_id="once"),
+    ],
+    ids=["reopen", "update"],
+)
+def test_a_reopened_recurrence_continues_at_its_next_slot(bus, page, clock, steps, reopen):
+    kept = hourly(page, clock)
+    for step in steps:
+        getattr(page, step)(kept.id)
+    clock.advance(3000)
+    assert (swept(bus), page.active()) == (0, [])
+    reopened = reopen(page, kept.id)
+    assert timedelta() < reopened.not_before - datetime.now(UTC) <= timedelta(hours=1)
+    assert reopen(page, kept.id) == reopened
+    clock.advance((reopened.not_before - clock.now).total_seconds())
+    assert (swept(bus), swept(bus)) == (2, 0)
+    assert contents(page.active()) == ["look"]
+    assert bus.verify().findings == []
+
+
+def test_a_recurrence_keeps_its_slot_in_review(bus, page, clock):
+    kept = hourly(page, clock)
+    assert page.review(kept.id).not_before == kept.not_before
+    clock.advance(3600)
+    assert (swept(bus), swept(bus)) == (2, 0)
+    assert page.reopen(kept.id).not_before == kept.not_before + timedelta(hours=1)
+    clock.advance(3600)
+    assert (swept(bus), swept(bus)) == (2, 0)
+    assert [each.occurrences for each in page.active()] == [2]
+
+
+def test_retries_of_a_reopened_recurrence_return_the_first_results(bus, page, clock):
+    kept = hourly(page, clock)
+    page.resolve(kept.id)
+    reviewed = page.update(kept.id, status="pending_review", event_id="review")
+    reopened = page.reopen(kept.id, event_id="reopen")
+    page.resolve(kept.id)
+    length = log_length(bus)
+    assert page.update(kept.id, status="pending_review", event_id="review") == reviewed
+    assert page.reopen(kept.id, event_id="reopen") == reopened
+    assert log_length(bus) == length
+
+
+def test_a_sweep_during_a_review_fills_a_slot_once(bus, page, clock):
+    kept = hourly(page, clock)
+    clock.advance(3600)
+    calls: list[str] = []
+
+    def around(call, send):  # the sweep comes between the read of the review and its write
+        if call.is_write and not calls:
+            calls.append("swept")
+            assert swept(bus) == 2
+        return send()
+
+    with interposed(bus, around):
+        reviewed = page.review(kept.id)
+    assert (reviewed.not_before, calls) == (kept.not_before + timedelta(hours=1), ["swept"])
+    assert (swept(bus), [each.occurrences for each in page.active()]) == (0, [1])
 
 
 def test_a_recurrence_itself_cannot_be_claimed(bus, page, clock):
