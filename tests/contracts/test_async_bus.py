@@ -176,16 +176,30 @@ async def test_ended_event_iterator_stays_ended(abus):
 
 
 async def test_bus_works_after_a_cancelled_follower(abus):
-    async def follow():
-        return [event async for event in abus.events(follow=True)]
+    seen = asyncio.Queue[Event]()
 
-    task = asyncio.create_task(follow())
-    await abus.page().add("observation", "x")
-    await asyncio.sleep(0)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert len(await abus.page().list()) == 1
+    async def follow():
+        async for event in abus.events(follow=True):
+            seen.put_nowait(event)
+
+    async with asyncio.timeout(PATIENCE):
+        task = asyncio.create_task(follow())
+        first = await abus.page().add("observation", "first")
+        assert (await seen.get()).subject == first.id
+        feed = abus.feeds.feed(first.position.shard)
+        while not feed.followers:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert feed.followers == 0
+        second = await abus.page().add("observation", "second")
+        assert [each.id for each in await abus.page().list()] == [second.id, first.id]
+        again = abus.events(follow=True)
+        assert [(await anext(again)).subject for _ in range(2)] == [first.id, second.id]
+        third = await abus.page().add("observation", "third")
+        assert (await anext(again)).subject == third.id
+    assert seen.empty()
 
 
 async def test_cancelled_call_does_not_affect_the_next(abus):

@@ -70,7 +70,10 @@ def test_huge_times_in_the_log_count_as_the_largest_safe_integer(bus, page):
 
 def test_largest_times_add_up(bus, page):
     page.add("observation", "x", dedupe_key="k", times=1_000_000_000)
+    with pytest.raises(InvalidField, match="times: 1000000001 is not a whole number from 1 to 1000000000"):
+        page.add("observation", "x", dedupe_key="k", times=1_000_000_001)
     assert page.add("observation", "x", dedupe_key="k", times=1_000_000_000).occurrences == 2_000_000_000
+    assert [each.occurrences for each in read_everything(bus, page)] == [2_000_000_000]
 
 
 def replace_document(bus, page, id, row):

@@ -183,11 +183,18 @@ def test_an_empty_query_finds_the_newest_items(bus):
 
 
 @pytest.mark.parametrize(
-    "query", ['"', "a AND", "NEAR(", "tags:x", "*", "p1", "-", "x" * 10_000, "\u4e2d\u6587", "\0", "{"]
+    "query", ['"quoted"', "a AND", "NEAR(", "NOT text", "te*xt text*", "\u4e2d\u6587", "text\0", "{text"]
 )
-def test_no_query_text_is_an_error(bus, query):
+def test_operators_in_a_query_are_plain_text(bus, query):
+    note = bus.notes("s1").add('a AND "quoted" NEAR( text \u4e2d\u6587').note
+    bus.notes("s1").add("unrelated")
+    assert ids(bus.recall(query, sessions=["s1"])) == [("note", note.id)]
+
+
+@pytest.mark.parametrize("query", ['"', "tags:x", "*", "p1", "-", "x" * 10_000, "\0", "{", "unrelated"])
+def test_a_query_without_a_word_of_a_note_does_not_find_it(bus, query):
     bus.notes("s1").add('a AND "quoted" NEAR( text \u4e2d\u6587')
-    bus.recall(query, sessions=["s1"])
+    assert bus.recall(query, sessions=["s1"]) == []
 
 
 @pytest.mark.parametrize(

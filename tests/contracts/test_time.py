@@ -486,9 +486,15 @@ def test_positions_grow_when_the_clock_goes_back(bus, page, clock):
     assert [position.seq for position in positions] == list(range(positions[0].seq, positions[0].seq + 5))
 
 
-def test_reads_show_an_expired_observation_as_archived_before_a_sweep(page):
-    story = page.add("observation", "x", ttl="100ms")
-    eventually(lambda: page.get(story.id).status == "archived")
+@pytest.mark.parametrize("ahead", [-86_400_000, 86_400_000], ids=["behind", "ahead"])
+def test_reads_judge_expiry_by_the_engine_clock_before_a_sweep(page, clock, ahead):
+    clock.set(clock.ms + ahead)
+    story = page.add("observation", "x", ttl="1h")
+    clock.advance("59m")
+    assert page.get(story.id).status == "active"
+    assert page.active() == [story]
+    clock.advance("1m")
+    assert page.get(story.id).status == "archived"
     assert page.active() == []
 
 

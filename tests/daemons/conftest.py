@@ -15,8 +15,10 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+import structlog
 from redis import Redis
 from redis.exceptions import RedisError
+from structlog.testing import LogCapture
 
 from scratchbus import Bus, Page
 from scratchbus.engine.embedded.binary import find_binary
@@ -122,6 +124,20 @@ def start(engine: Engine, tmp_path: Path) -> Iterator[Callable[..., Daemon]]:
         if daemon.process.poll() is None:
             daemon.process.kill()
             daemon.process.wait()
+
+
+@pytest.fixture
+def log_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], list[Any]]:
+    """Capture the log entries of a module from now on, however logging is configured."""
+
+    def capture(module: str) -> list[Any]:
+        captured = LogCapture()
+        every_level = structlog.make_filtering_bound_logger(0)
+        logger = structlog.wrap_logger(None, processors=[captured], wrapper_class=every_level)
+        monkeypatch.setattr(f"{module}.logger", logger)
+        return captured.entries
+
+    return capture
 
 
 # -- a bus in this process --------------------------------------------------------------------------------------------

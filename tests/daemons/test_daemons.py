@@ -6,6 +6,8 @@ import fcntl
 import signal
 import subprocess
 import sys
+from datetime import timedelta
+from functools import partial
 
 import pytest
 
@@ -204,8 +206,19 @@ def test_a_restarted_executor_continues_its_claims_by_instance(start, page, tmp_
     assert blocklist.read_text() == "192.0.2.1\n"
 
 
-def test_an_expirer_process_records_expiry(start, page):
+def has_changed(page, id):
+    """Return whether an observation has changed since it was added."""
+    return len(page.history(id)) == 2
+
+
+def test_an_expirer_process_records_expiry_and_reminders(start, page):
     start("expirer")
     short = page.add("observation", "a short life", ttl="50ms")
-    eventually(lambda: len(page.history(short.id)) == 2, "its expiry is in the log")
-    assert page.history(short.id)[-1].by == "expirer"
+    timed = page.add("reminder", "soon", remind_at=short.created_at + timedelta(milliseconds=50))
+    waiting = page.add("reminder", "after an alert", remind_on={"type": "risk_alert"})
+    page.add("risk_alert", "now")
+    for each, kind in ((short, "status_changed"), (timed, "due"), (waiting, "due")):
+        eventually(partial(has_changed, page, each.id), f"{each.content}: the log says so")
+        assert [(event.kind, event.by) for event in page.history(each.id)[1:]] == [(kind, "expirer")]
+    assert page.get(short.id).reason_code == "expired"
+    assert page.get(timed.id).due_at is not None

@@ -1,8 +1,6 @@
 """The executor acts once on each suggestion, also beside other executors."""
 
 import pytest
-import structlog
-from structlog.testing import LogCapture
 
 from daemons.executor import Executor
 from daemons.router import FOR_EXECUTOR, SUGGESTION
@@ -84,13 +82,8 @@ def test_the_events_of_an_action_name_the_claim_as_cause(page, toolbox, suggest,
 
 
 @pytest.fixture
-def logged(monkeypatch):
-    """Capture the log lines of the executor, however logging is configured."""
-    capture = LogCapture()
-    every_level = structlog.make_filtering_bound_logger(0)
-    logger = structlog.wrap_logger(None, processors=[capture], wrapper_class=every_level)
-    monkeypatch.setattr("daemons.executor.logger", logger)
-    return capture.entries
+def logged(log_of):
+    return log_of("daemons.executor")
 
 
 @pytest.mark.parametrize(
@@ -219,5 +212,6 @@ def test_an_action_repeated_after_a_crash_keeps_its_first_link(bus, page, sugges
     page.link(alert.id, "block:first", event_id=f"executor:{suggestion.id}:link")
     act(Toolbox())
     assert page.get(alert.id).links == ["block:first"]
+    assert page.get(other.id).links == []
     done = page.get(suggestion.id)
     assert (done.links, done.metadata["action"]) == (["block:first"], "block:first")

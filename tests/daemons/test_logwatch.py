@@ -196,9 +196,15 @@ def test_a_new_type_from_yaml_needs_no_code(bus, page, log, watch, tmp_path):
     assert (seen.type, seen.content, seen.priority) == ("disk_full", "sda1", 80)
 
 
-def test_a_missing_log_is_an_error_unless_followed(bus, watch):
+def test_a_missing_log_is_an_error_unless_followed(bus, page, log, watch, running, log_of):
     with pytest.raises(FileGone):
         once(watch(), bus)
+    logged, watcher = log_of("daemons.logwatch"), watch()
+    with running(lambda stop: watcher.run(bus, stop, follow=True)):
+        eventually(lambda: logged, "it has looked for the log")
+        assert logged[0]["event"] == "there is no log yet; waiting for it"
+        append(log, "192.0.2.1")
+        eventually(lambda: attempts(page) == {"192.0.2.1": 1}, "the first line of the new log")
 
 
 def test_a_followed_log_is_read_as_it_grows_and_rotates(bus, page, log, watch, running):

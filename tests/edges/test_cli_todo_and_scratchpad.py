@@ -102,9 +102,12 @@ def test_a_scratchpad_is_written_and_shown(cli: Cli, mine: str):
         "revision": 1,
     }
     assert cli.json("scratchpad", "write", mine, "").document == {"agent": mine, "characters": 0, "revision": 2}
-    assert "is not empty" not in cli("scratchpad", "write", mine, "again", "--revision", "0").err
-    assert "has changed since revision 1" in cli("scratchpad", "write", mine, "x", "--revision", "1").err
-    cli("scratchpad", "write", mine, "")
+    again = cli.json("scratchpad", "write", mine, "again", "--revision", "0")  # of an empty one
+    assert (again.code, again.document["revision"]) == (0, 3)
+    refused = cli("scratchpad", "write", mine, "x", "--revision", "1")
+    assert (refused.code, "has changed since revision 1" in refused.err) == (4, True)
+    assert cli.json("scratchpad", "show", mine).document["content"] == "again"
+    assert cli("scratchpad", "write", mine, "").code == 0
     assert cli.json("scratchpad", "show", mine).document["content"] == ""
 
 

@@ -114,7 +114,12 @@ def test_contextual_insight(page: Page, type_in: Callable[..., str]) -> None:
         },
         "wine_recommender",
     )
-    assert page.list(context={"event": "bistro_vendome_visit"}) == [insight]
+    waiting = add_as(page, {"type": "pending_confirmation", "content": "Is the table booked?"}, "tool")
+    eventually(lambda: acted_on(page, waiting.id), "the router and the executor have passed the insight")
+    unrelated = add_as(page, {"type": "dependency", "content": "Needs nothing", "metadata": {"met": True}}, "tool")
+    eventually(lambda: page.get(unrelated.id).status == "resolved", "the evaluator has run since")
+    assert page.list(context={"event": "bistro_vendome_visit"}) == [insight]  # unchanged, and in view
+    assert page.list(tags=f"about:{insight.id}") == []
     assert "2020 Marcel La Pierre" in type_in("list", "--type", "contextual_insight")
 
 

@@ -24,7 +24,7 @@ from scratchbus import Bus, new_id
 from scratchbus.http import client_connections, guard
 from scratchbus.http.app import declare_app, scope_of
 from scratchbus.http.callers import SCOPES, LocalUser, TokenHolders
-from scratchbus.http.client_connections import NOBODY, ClientConnection
+from scratchbus.http.client_connections import MAX_MESSAGE, NOBODY, ClientConnection
 from scratchbus.http.guard import MAX_BODY, MAX_PUBLIC_BODY, POLICY, needs_caller
 from scratchbus.http.server import Server
 from tests.edges.http.conftest import Served, Tokens, serving, serving_here
@@ -369,13 +369,19 @@ class TestSizes:
         assert send(served.url, [part.format(**values).encode() for part in parts]).status == 431
 
     def test_trailers_have_a_limit(self, served, page):
+        sent = 0
+
         def parts() -> Iterator[bytes]:
+            nonlocal sent
             yield head(served.url, f"POST /api/v1/pages/{page}/observations HTTP/1.1", "Transfer-Encoding: chunked")
             yield b"2\r\n{}\r\n0\r\n"
-            for _ in range(60 * 2**20 // 2**16):
+            while sent < self.BODY:
+                sent += 2**16
                 yield b"X: " + b"a" * 2**16 + b"\r\n"
 
-        assert send(served.url, parts()).status in (0, 400, 413)
+        assert send(served.url, parts()).status in (0, 413)  # the connection may be reset before the answer is read
+        assert sent < self.BODY
+        assert MAX_MESSAGE < self.BODY
 
     def test_compressed_bodies_are_refused(self, http, page):
         body = gzip.compress(b'{"type":"observation","content":"' + b"x" * 10_000_000 + b'"}')
@@ -574,9 +580,6 @@ class TestProtocol:
     )
     def test_an_unsupported_method_gets_the_allowed_ones(self, http, method, path, allowed):
         answer = http.request(method, path)
-        if method == "GET":  # the same path may name an observation
-            assert answer.status_code in (405, 422)
-            return
         assert problem(answer) == (405, "method-not-allowed")
         assert answer.headers["allow"] == allowed
 

@@ -118,9 +118,13 @@ def test_server_options_need_serve():
 
 
 def test_the_console_is_compressed_before_the_first_request(embedded_url):
+    directory = Path(console.__file__).parents[1] / "console"
+    shown = [path for path in directory.rglob("*") if path.is_file() and path.suffix not in (".md", ".pyc")]
     console._read.cache_clear()
-    with serving_here(embedded_url):
-        eventually(lambda: console._read.cache_info().currsize > 80, "the files of the console are read")
+    with serving_here(embedded_url) as running:
+        eventually(lambda: console._read.cache_info().currsize == len(shown), "all files of the console are read")
+        httpx2.get(f"{running.url}/console/views.js").raise_for_status()
+        assert (console._read.cache_info().misses, console._read.cache_info().hits) == (len(shown), 1)
 
 
 def test_a_licence_of_the_console_is_served(served):
