@@ -105,6 +105,19 @@ class Console:
 Opened = Callable[..., Console]
 
 
+def settle(window: Page) -> None:
+    """Wait until the console has drawn what it knows: some frames with their effects, and all transitions."""
+    window.evaluate(
+        """async () => {
+            for (let frame = 0; frame < 3; frame++) {
+                await new Promise(done => requestAnimationFrame(() => setTimeout(done)));
+            }
+            const ends = each => each.effect.getComputedTiming().endTime !== Infinity;
+            await Promise.allSettled(document.getAnimations().filter(ends).map(each => each.finished));
+        }"""
+    )
+
+
 @pytest.fixture
 def open_console(chromium: Browser) -> Iterator[Callable[..., Console]]:
     """Return a function that opens a window; no window may log an error or send requests to another host."""

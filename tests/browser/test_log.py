@@ -8,9 +8,8 @@ import pytest
 from playwright.sync_api import expect
 
 from scratchbus import Bus, NewObservation
-from tests.browser.conftest import Console, Opened
+from tests.browser.conftest import Console, Opened, settle
 from tests.browser.serving import Served
-from tests.waiting import eventually
 
 
 @pytest.mark.slow
@@ -156,11 +155,12 @@ def test_a_hundred_thousand_rows_scroll(open_console: Opened, served: Served) ->
                 .map(row => [row.getBoundingClientRect().top - top, row.querySelector('.cell-what').textContent])
                 .filter(([y]) => y >= 0).sort((a, b) => a[0] - b[0])[0];
         }"""
-        window.wait_for_timeout(200)
+        settle(window)
         before = window.evaluate(first)
-        count = window.locator(".toolbar-count").inner_text()
+        assert before[0] < 28  # a row is at the top
+        expect(window.locator(".toolbar-count")).to_have_text("100,000 events")
         for number in range(20):
             page.add("observation", f"live {number}")
-        eventually(lambda: window.locator(".toolbar-count").inner_text() != count, "live rows", within=10)
-        window.wait_for_timeout(500)
+        expect(window.locator(".toolbar-count")).to_have_text("100,020 events")
+        settle(window)
         assert window.evaluate(first) == before

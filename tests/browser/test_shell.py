@@ -12,7 +12,7 @@ from playwright.sync_api import Page as Window
 from playwright.sync_api import expect
 
 from scratchbus import Bus, McpIdentity, McpTokens, stop_engine
-from tests.browser.conftest import Console, Opened
+from tests.browser.conftest import Console, Opened, settle
 from tests.browser.serving import Served, serve
 from tests.faults.servers import DURABLE, Server, embedded_binary
 from tests.waiting import eventually
@@ -53,7 +53,7 @@ def check_every_view(console: Console, name: str, id: str) -> list[str]:
 
     def look(window: Window, where: str) -> None:
         window.wait_for_selector(".slider")
-        window.wait_for_timeout(100)
+        settle(window)
         found.extend(f"{where}: {each}" for each in violations(window))
 
     window = console.open(f"#/now?page={name}&q=status:all&selected={id}")
@@ -480,7 +480,7 @@ def test_changes_behind_a_hidden_window_are_marked(open_console: Opened, served:
     window = console.open("#/now?page=shell:away")
     console.expect_rows("stays", "changes", "goes")
     window.evaluate(HIDE, True)
-    window.wait_for_timeout(300)
+    settle(window)
     page.archive(gone.id)
     page.update(changed.id, confidence=0.2)
     page.add("observation", "comes")

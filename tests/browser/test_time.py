@@ -173,7 +173,7 @@ def test_quick_key_presses_add_up(console: Console, bus: Bus) -> None:
     for key in ("ArrowLeft", "ArrowLeft", "ArrowLeft", "l"):
         window.keyboard.press(key)
     eventually(lambda: moment_of(window) == "", "live", within=10)
-    window.wait_for_timeout(500)  # for a step that is still in flight
+    expect(window.locator(".slider")).to_have_attribute("aria-busy", "false")  # no step is in flight any more
     assert moment_of(window) == ""
 
 

@@ -514,27 +514,19 @@ def test_a_job_that_always_fails_goes_to_review(bus, page):
     assert page.get(one.id).reason == "gave up after 3 attempts: ValueError: never"
 
 
-def next_soon(jobs):
-    """Return the next job, or None if there is none soon."""
-    timer = threading.Timer(0.3, jobs.close)
-    timer.start()
-    job = next(jobs, None)
-    timer.cancel()
-    return job
-
-
 def test_a_job_whose_workers_vanish_goes_to_review(bus, page, clock):
-    one = page.add("observation", "deadly")
+    one = page.add("pattern_detected", "deadly")
     for _ in range(2):
         assert page.claim_next(ttl="10s").id == one.id
         clock.advance("11s")
-    page.add("pattern_detected", "harmless")
+    page.add("risk_alert", "harmless")
     with bus.work("executors", max_attempts=2) as jobs:
         first = next(jobs)
         first.resolve()
-        page.add("observation", "another", tags=["newer"])
+        page.add("pattern_detected", "another", tags=["newer"])
         next(jobs).resolve()
-        assert next_soon(jobs) is None
+        last = page.add("observation", "last")
+        assert next(jobs).id == last.id  # not the deadly one, which has a higher priority
     assert first.observation.content == "harmless"
     given_up = page.get(one.id)
     assert (given_up.status, given_up.claim) == ("pending_review", None)

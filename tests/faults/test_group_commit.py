@@ -210,17 +210,21 @@ async def test_killing_the_engine_loses_no_acknowledged_addition(
 @pytest.mark.slow
 @pytest.mark.alone
 async def test_waiting_for_replicas_does_not_delay_reads(shared_server: Server, bus_name: str) -> None:
-    async with opened(shared_server.url, bus_name):
+    async with opened(shared_server.url, bus_name) as bus:
         settings: dict[str, Any] = {
             "ack": "replica",
             "replicas": 1,
             "socket_timeout": 2.0,
         }  # the wait for replicas takes half of that
         async with await AsyncBus.connect(shared_server.url, bus=bus_name, source="other", **settings) as other:
+            with pytest.raises(NotReplicated):
+                await other.page().add("observation", "the first write waits before it is sent as well")
             begun = time.monotonic()
             writing = asyncio.create_task(add_all(other, 10))
-            await asyncio.sleep(0.1)
-            await other.page().list()
+            while not writing.done() and await bus.page().count(text="mark-") < 10:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            assert len(await other.page().list(text="mark-")) == 10
+            assert not writing.done()
             assert time.monotonic() - begun < 0.9
             refused = await writing
             assert time.monotonic() - begun < 5

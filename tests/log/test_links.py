@@ -154,16 +154,28 @@ async def test_a_hangup_ends_all_waiting_calls(tmp_path: Path) -> None:
     assert len({id(each) for each in lost}) == 3  # each task raises its own exception
 
 
-async def test_an_overdue_reply_ends_all_waiting_calls(tmp_path: Path) -> None:
-    async with linked(tmp_path, echo, seconds=0.2) as link:
+async def test_an_overdue_reply_ends_all_waiting_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The timer of an earlier request runs out while they wait."""
+    loop, ahead = asyncio.get_running_loop(), 0.0
+    clock = loop.time
+    monkeypatch.setattr(loop, "time", lambda: clock() + ahead)
+
+    async def run_timers() -> None:
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+    async with linked(tmp_path, echo, seconds=60) as link:
         assert await link.exchange((("ECHO", "a"),)) == [b"a"]
-        await asyncio.sleep(0.15)  # the timer of the first request runs out during the second one
-        begun = asyncio.get_running_loop().time()
-        commands: list[Commands] = [(("SILENCE",),), (("SILENCE",),)]
-        late = await asyncio.gather(*(exchange(link, each) for each in commands), return_exceptions=True)
-        took = asyncio.get_running_loop().time() - begun
+        ahead = 40
+        tasks = [asyncio.create_task(exchange(link, (("SILENCE",),))) for _ in range(2)]
+        await run_timers()
+        ahead = 80
+        await run_timers()
+        assert link.is_open
+        assert not any(task.done() for task in tasks)
+        ahead = 120
+        late = await asyncio.gather(*tasks, return_exceptions=True)
     assert [type(each) for each in late] == [redis_errors.TimeoutError] * 2
-    assert took > 0.19
     assert link.is_closed
 
 

@@ -18,7 +18,7 @@ from cloudevents.core.v1.event import CloudEvent
 from scratchbus import McpIdentity, McpTokens
 from scratchbus.http.client_connections import ClientConnection
 from tests.edges.http.event_servers import CLIENT, Listener, open_bus
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
 
 @pytest.fixture(scope="module")
@@ -286,7 +286,9 @@ def test_limiting_the_buffers_of_a_closed_connection_is_no_error(new_loop):
         connection = ClientConnection(transport)
         connection.limit_buffers(1024)
         transport.abort()
-        await asyncio.sleep(0.05)  # the loop closes its socket
+        async with asyncio.timeout(PATIENCE):
+            while own.fileno() != -1:  # noqa: ASYNC110  # until the loop has closed it
+                await asyncio.sleep(0)
         connection.limit_buffers(1024)
 
     own, other = socket.socketpair()

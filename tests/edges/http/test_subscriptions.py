@@ -3,9 +3,10 @@
 import socket
 import threading
 import time
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 
 from scratchbus import McpIdentity, McpTokens
@@ -68,6 +69,31 @@ def ack(server, name, batch):
     return server.post(f"/subscriptions/{name}/ack", {"token": batch["token"], "positions": positions})
 
 
+def is_pulled(bus, name):
+    """Return whether a client has pulled from a subscription since it was declared."""
+    return send(bus, "HEXISTS", bus.core.log.keys(0).subscription(name), "who")
+
+
+@contextmanager
+def waiting_pull(bus, server, name):
+    """Pull from a new subscription without events, and yield the connection while the pull waits; then close it."""
+    host, port = server.api.split("/")[2].split(":")
+    content = b'{"wait": "30s", "lease": "10m"}'
+    head = f"POST /api/v1/subscriptions/{name}/pull HTTP/1.1\r\nHost: {host}:{port}\r\n"
+    head += f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n"
+    with socket.create_connection((host, int(port))) as client:
+        client.sendall(head.encode() + content)
+        eventually(lambda: is_pulled(bus, name), "the pull has found no event")
+        yield client
+
+
+def is_open(client, server):
+    """Return whether the server still has its end of a connection between these ports."""
+    ends = f":{server:04X}", f":{client:04X}"
+    lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return any((fields[1][-5:], fields[2][-5:]) == ends for fields in lines)
+
+
 def test_a_subscription_is_declared_shown_replaced_and_deleted(server):
     path = "/subscriptions/team%2Frouter"
     made = server.request("PUT", path, {"types": ["risk_alert"], "max_attempts": 3})
@@ -116,16 +142,16 @@ def test_a_pull_waits_for_an_event(bus, server, name):
     found: list[Any] = []
     thread = threading.Thread(target=lambda: found.append(pull(server, name, wait="30s")))
     thread.start()
-    time.sleep(0.3)  # so that the pull waits; a late one finds the event as well
+    eventually(lambda: is_pulled(bus, name), "the pull has found no event")
     fill(bus, 1)
     thread.join(20)
     assert [contents(batch) for batch in found] == [["0"]]
 
 
 def test_a_client_that_leaves_a_waiting_pull_takes_no_event(bus, server, other_server, name):
-    with pytest.raises(httpx2.ReadTimeout):
-        httpx2.post(f"{server.api}/subscriptions/{name}/pull", json={"wait": "30s", "lease": "10m"}, timeout=0.5)
-    time.sleep(0.2)  # until the server notices; else it leases the event below for ten minutes
+    with waiting_pull(bus, server, name) as client:
+        ports = client.getsockname()[1], client.getpeername()[1]
+    eventually(lambda: not is_open(*ports), "the server has closed the connection")
     fill(bus, 1)
     assert contents(pull(other_server, name, wait="30s")) == ["0"]
 
@@ -302,15 +328,12 @@ def test_a_pull_with_a_revoked_token_gets_no_event(served, bus, name, tmp_path):
 @pytest.mark.slow
 def test_clients_that_leave_at_an_event_do_not_block_others(bus, server, other_server, name):
     """They close their connections shortly before it."""
-    host, port = server.api.split("/")[2].split(":")
-    content = b'{"wait": "20s", "lease": "10m"}'
-    head = f"POST /api/v1/subscriptions/{name}/pull HTTP/1.1\r\nHost: {host}:{port}\r\n"
-    head += f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n"
     for n in range(20):
-        with socket.create_connection((host, int(port))) as client:
-            client.sendall(head.encode() + content)
-            time.sleep(0.1)  # so that the pull waits
-        time.sleep(0.0002 * n)
+        server.request("DELETE", f"/subscriptions/{name}")  # so that nothing shows an earlier pull
+        server.request("PUT", f"/subscriptions/{name}", {"after": end_of(server), "retry_delay": 0})
+        with waiting_pull(bus, server, name):
+            pass
+        time.sleep(0.0002 * n)  # the event comes at another moment each time
         fill(bus, 1)
         answers = pull(other_server, name, wait="30s")
         assert contents(answers) == ["0"], n

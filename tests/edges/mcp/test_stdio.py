@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -20,7 +22,7 @@ from scratchbus.cli import main
 from scratchbus.mcp.stdio import _Partial
 from tests import launcher
 from tests.edges.mcp.conftest import ROOT, in_server_process
-from tests.waiting import PATIENCE
+from tests.waiting import PATIENCE, eventually
 
 SOON = 5.0
 """Seconds within which the server must end."""
@@ -78,6 +80,11 @@ def seconds_until_end(process: subprocess.Popen[bytes]) -> float:
     begun = time.monotonic()
     assert process.wait(PATIENCE) == 0
     return time.monotonic() - begun
+
+
+def unread(pipe: IO[bytes]) -> int:
+    """Return the number of bytes in a pipe."""
+    return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
@@ -192,10 +199,12 @@ def test_a_signal_ends_the_server_at_once(embedded_url: str, page_name: str, num
 def test_a_signal_ends_a_server_whose_client_does_not_read(embedded_url: str, page_name: str):
     with raw(embedded_url, "--agent", "analyst", "--page", page_name) as client:
         client.initialize()
-        listing = b'{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}'
-        for _ in range(20):  # more than a pipe holds
-            client.send(listing)
-        time.sleep(0.3)  # so that it is stuck; nothing shows that, and if it is not, the test proves less
+        pipe = client.process.stdout
+        assert pipe is not None
+        size = fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, 4096)
+        for _ in range(20):
+            client.send(b'{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}')
+        eventually(lambda: unread(pipe) == size, "the pipe is full, in the middle of an answer")
         client.process.send_signal(signal.SIGTERM)
         assert seconds_until_end(client.process) < 2 * SOON
 
