@@ -180,10 +180,6 @@ def test_type_hints_of_public_names_resolve_at_runtime():
             raise AssertionError(name) from error
 
 
-def test_every_public_name_can_be_imported():
-    assert all(getattr(scratchbus, name) for name in scratchbus.__all__)
-
-
 def test_every_write_takes_an_event_id_and_a_fence():
     for name in ("add", "update", "review", "resolve", "archive", "reopen", "claim", "release", "link", "refute"):
         assert {"event_id", "fence"} <= inspect.signature(getattr(Page, name)).parameters.keys(), name

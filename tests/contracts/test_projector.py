@@ -104,13 +104,14 @@ def test_a_projector_refuses_another_log(bus, page):
     forget(bus)
 
 
-def test_a_rebuild_replaces_state_of_another_log(bus, page):
+@pytest.mark.parametrize("count", [2, 3, 5], ids=["shorter", "equal", "longer"])
+def test_a_rebuild_replaces_state_of_another_log(bus, page, count):
     gone = fill(page, 3)
     project(bus)
     for key in send(bus, "KEYS", f"{keys_of(bus).tag}*"):
         if b":p1:" not in key and b":checkpoint:" not in key:
             send(bus, "DEL", key)
-    fill(page, 2)
+    fill(page, count)
     with pytest.raises(LogRewound, match="run `scratchbus rebuild`"):
         bus.converse(fold_once(bus.core.log, keys_of(bus).shard))
     bus.rebuild()

@@ -8,7 +8,7 @@ import pytest
 
 from scratchbus import NewObservation, because
 from scratchbus.engine.steps import Pause
-from scratchbus.errors import CodeTooOld, LogGap, LogRewound, PositionLost, RebuildHeld, StateTooOld
+from scratchbus.errors import CodeTooOld, LogGap, PositionLost, RebuildHeld, StateTooOld
 from scratchbus.eventlog.checkpoint import Checkpoint, read_checkpoint
 from scratchbus.projections import scratch_page
 from scratchbus.readmodel import rebuild_lease as lease
@@ -214,17 +214,6 @@ def test_the_switch_waits_until_the_new_build_has_caught_up(bus, page):
     assert bus.converse(mine.switch()) is True
     assert len(page.list(stale_ok=True)) == 2
     assert bus.converse(lease.clear(mine, kept=())) > 0
-
-
-def test_a_rebuild_replaces_state_of_another_log(bus, page):
-    page.add("observation", "one")
-    project(bus)
-    keys = keys_of(bus)
-    send(bus, "SET", keys.origin, "another")
-    with pytest.raises(LogRewound, match="run `scratchbus rebuild`"):
-        project(bus)
-    bus.rebuild()
-    assert [one.content for one in page.list()] == ["one"]
 
 
 def make_newer(patch):

@@ -73,6 +73,21 @@ def test_a_command_shows_no_password(
 @pytest.mark.parametrize(
     "url",
     [
+        "redis://:s3cr3t@127.0.0.1:1",
+        "redis://user:s3cr3t@127.0.0.1:1/0",
+        "redis://127.0.0.1:1?password=s3cr3t",
+        "redis://127.0.0.1:1?username=user&password=s3cr3t&db=1",
+        "rediss://:s3cr3t@127.0.0.1:1",
+        "unix://:s3cr3t@/nowhere/s.sock",
+        "unix:///nowhere/s.sock?password=s3cr3t",
+        "redis://:s3cr3t@127.0.0.1:port",
+        "redis://:s3cr3t/more@127.0.0.1",
+        "redis://:more/s3cr3t@127.0.0.1",
+        "redis://:more?s3cr3t@127.0.0.1",
+        "redis://:more#s3cr3t@127.0.0.1",
+        "redis://:s3cr3t@[127.0.0.1",
+        "http://:s3cr3t@127.0.0.1",
+        "redis://user:s3cr3t@more@127.0.0.1:1",
         "redis+cluster://user:s3cr3t@127.0.0.1:1,127.0.0.1:2",
         "redis+cluster://user:s3cr3t@127.0.0.1:1,user:s3cr3t@127.0.0.1:2/0",
         "redis+sentinel://user:s3cr3t@127.0.0.1:1,127.0.0.1:2/master?db=0",
@@ -89,7 +104,10 @@ def test_a_refused_url_does_not_show_its_password(
 ) -> None:
     with pytest.raises(ScratchbusError) as caught:
         Bus.connect(url, connect_timeout="100ms")
-    assert_not_shown(f"{caught.value!r} {caught.value.__cause__!r}")
+    error: BaseException | None = caught.value
+    while error is not None:
+        assert_not_shown(f"{error} {error!r} {error.args}")
+        error = error.__cause__
     monkeypatch.setenv("SCRATCHBUS_URL", url)
     assert main(["active"]) in (ENGINE, INVALID_INPUT)
     assert_not_shown("".join(capsys.readouterr()))

@@ -583,13 +583,6 @@ class TestProtocol:
         assert problem(answer) == (405, "method-not-allowed")
         assert answer.headers["allow"] == allowed
 
-    def test_head_leaves_the_connection_usable(self, http, page):
-        id = http.post(f"/pages/{page}/observations", json=NEW).json()["id"]
-        answer = http.head(f"/pages/{page}/observations/{id}")
-        assert (answer.status_code, answer.headers["etag"], answer.content) == (200, '"1"', b"")
-        assert http.head("/nothing").status_code == 404
-        assert http.get(f"/pages/{page}/observations/{id}").json()["id"] == id  # on the same connection
-
 
 class TestSlowness:
     """Clients that keep a connection open without a complete request."""

@@ -41,6 +41,9 @@ def test_head_is_get_without_a_body(http, page):
     assert {name: head.headers[name] for name in ("etag", "content-type", "content-length")} == {
         "etag": '"1"', "content-type": "application/json", "content-length": str(len(whole.content))
     }  # fmt: skip
+    missing = http.head("/nothing")
+    assert (missing.status_code, missing.content) == (404, b"")
+    assert http.get(path).content == whole.content  # on the same connection
 
 
 def test_head_of_a_stream_ends(http):

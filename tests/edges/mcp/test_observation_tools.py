@@ -57,7 +57,7 @@ async def test_an_added_observation_has_the_agent_as_its_source(connect: Connect
     assert (found.source, event.by) == ("analyst", "analyst")
 
 
-@pytest.mark.parametrize("name", ["source", "by", "agent", "page", "session"])
+@pytest.mark.parametrize("name", ["source", "by", "agent", "page", "session", "instance"])
 async def test_a_forged_identity_is_refused(connect: Connect, name: str):
     async with connect() as agent:
         error = await agent.fail("add_observation", type="observation", content="x", **{name: "boss"})
@@ -456,12 +456,6 @@ async def test_an_agents_own_claim_shows_its_fence(connect: Connect):
         id = (await analyst.do("add_observation", type="observation", content="x"))["id"]
         fence = (await analyst.do("claim_observation", id=id))["fence"]
         assert (await analyst.do("get_observation", id=id))["observation"]["your_fence"] == fence
-
-
-async def test_a_tool_refuses_the_argument_instance(connect: Connect):
-    async with connect("analyst") as analyst:
-        error = await analyst.fail("resolve_observation", id="01HZX7", instance="other")
-    assert "your connection sets this" in error
 
 
 async def test_a_huge_number_of_times_is_refused(connect: Connect):
