@@ -103,6 +103,7 @@ def test_two_processes_make_one_trace(bus, engine_url, bus_name, spans: InMemory
     assert {span.context.trace_id for span in (*chain, suggested, act, *resolved)} == {trace_id}
 
 
+@pytest.mark.engines("memory")
 def test_spans_follow_the_conventions_for_messaging(bus, spans: InMemorySpanExporter):
     page = bus.page("session:abc")
     first = page.add("observation", "x")
@@ -128,6 +129,7 @@ def test_spans_follow_the_conventions_for_messaging(bus, spans: InMemorySpanExpo
     )
 
 
+@pytest.mark.engines("memory")
 def test_folding_links_to_the_publishing_spans(bus, spans: InMemorySpanExporter):
     page = bus.page("main")
     for number in range(3):
@@ -139,6 +141,7 @@ def test_folding_links_to_the_publishing_spans(bus, spans: InMemorySpanExporter)
     assert sum(span.attributes["messaging.batch.message_count"] for span in folded) >= 3
 
 
+@pytest.mark.engines("memory")
 def test_a_failure_is_an_error_in_its_span(bus, spans: InMemorySpanExporter):
     page = bus.page("main")
     found, stop = page.add("observation", "x"), threading.Event()
@@ -175,6 +178,7 @@ async def _work(async_bus: AsyncBus) -> None:
         await job.resolve()
 
 
+@pytest.mark.engines("memory")
 def test_without_a_tracer_an_event_has_no_trace_context(bus):
     event = bus.page("main").history(bus.page("main").add("observation", "x").id)[0]
     assert event.traceparent is None
@@ -191,6 +195,7 @@ assert not [name for name in sys.modules if name.startswith(("opentelemetry", "s
     subprocess.run([sys.executable, "-c", code, engine_url, bus_name], cwd=ROOT, check=True)
 
 
+@pytest.mark.engines("memory")
 def test_the_trace_named_by_the_caller_is_continued(bus, spans: InMemorySpanExporter):
     with because(traceparent=f"00-{7:032x}-{9:016x}-01"):
         bus.page("main").add("observation", "x")
@@ -199,6 +204,7 @@ def test_the_trace_named_by_the_caller_is_continued(bus, spans: InMemorySpanExpo
     eventually(lambda: publish.end_time is not None, "the span has ended")
 
 
+@pytest.mark.engines("memory")
 def test_a_current_span_of_the_named_trace_is_the_parent(bus, spans: InMemorySpanExporter):
     traceparent = f"00-{7:032x}-{9:016x}-01"
     provider = TracerProvider()

@@ -2,6 +2,8 @@
 
 import pytest
 
+pytestmark = pytest.mark.engines("memory")
+
 
 @pytest.fixture
 def insight(connect):

@@ -4,9 +4,10 @@ from datetime import timedelta
 
 import pytest
 
-from scratchbus.errors import Claimed
 from scratchbus.scheduling.expiry import sweep
 from scratchbus.scheduling.reminders import remind
+
+pytestmark = pytest.mark.engines("memory")
 
 
 @pytest.fixture
@@ -50,25 +51,6 @@ def test_pending_confirmation(connect, waiting):
         ("linked", "router"),
         ("status_changed", "email_verification"),
     ]
-
-
-def test_a_second_claim_of_a_confirmation_is_refused(connect, waiting):
-    first, second = connect("executor-1").page("user:42"), connect("executor-2").page("user:42")
-    claim = first.claim(waiting.id)
-    with pytest.raises(Claimed):
-        second.claim(waiting.id)
-    assert first.resolve(waiting.id, fence=claim.fence).status == "resolved"
-
-
-def test_an_unanswered_confirmation_expires(connect, clock):
-    page = connect("email_verification").page("user:42")
-    waiting = page.add("pending_confirmation", "Waiting for user to confirm email address", ttl="2d")
-    clock.advance("2d")
-    assert page.active() == []
-    expirer = connect("expirer")
-    assert expirer.converse(sweep(expirer.core)) == 1
-    assert page.get(waiting.id).reason_code == "expired"
-    assert page.history(waiting.id)[0].content == "Waiting for user to confirm email address"
 
 
 def test_a_reminder_falls_due_on_an_event_or_at_a_time(connect, waiting, clock):

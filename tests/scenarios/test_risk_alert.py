@@ -4,6 +4,8 @@ import pytest
 
 from scratchbus.errors import PageFull
 
+pytestmark = pytest.mark.engines("memory")
+
 
 @pytest.fixture
 def alert(connect):
@@ -39,15 +41,6 @@ def test_risk_alert(connect, alert):
 
     connect("evaluator").page().resolve(alert.id, reason="the ring was caught")
     assert "risk_alert" not in {one.type for one in router.active()}
-
-
-def test_a_repeated_alert_is_counted_on_one_observation(connect):
-    detector = connect("fraud_detector").page()
-    for _ in range(10):
-        alert = detector.add("risk_alert", "Fraud ring", dedupe_key="ring-7")
-    assert (len(detector.active()), alert.occurrences) == (1, 10)
-    detector.resolve(alert.id)
-    assert detector.add("risk_alert", "Fraud ring", dedupe_key="ring-7").id != alert.id
 
 
 def test_minor_observations_never_displace_an_alert(connect, alert):
