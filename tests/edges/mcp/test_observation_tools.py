@@ -57,7 +57,7 @@ async def test_an_added_observation_has_the_agent_as_its_source(connect: Connect
     assert (found.source, event.by) == ("analyst", "analyst")
 
 
-@pytest.mark.parametrize("name", ["source", "by", "agent", "page", "session", "instance"])
+@pytest.mark.parametrize("name", ["source", "by", "agent", "page", "session", "kind", "instance"])
 async def test_a_forged_identity_is_refused(connect: Connect, name: str):
     async with connect() as agent:
         error = await agent.fail("add_observation", type="observation", content="x", **{name: "boss"})
