@@ -24,6 +24,7 @@ this those to us was we were what when where which while who whom whose why will
 """
 _FUNCTION_WORDS: Final = frozenset(_OF_EVERY_QUESTION.split())
 _EAST_ASIAN: Final = re.compile(f"({EAST_ASIAN})")
+_SPACED: Final = re.compile(f" ?{_EAST_ASIAN.pattern} ?")
 _CONTROL: Final = re.compile("[\x00-\x08]")
 _WORD: Final = re.compile(r"\w+")
 
@@ -62,6 +63,11 @@ def any_of(words: list[str]) -> str:
 def spaced(text: str) -> str:
     """Return a text in which each East Asian character is a word: these scripts put no spaces between words."""
     return text if text.isascii() else _EAST_ASIAN.sub(r" \1 ", text)
+
+
+def unspaced(text: str) -> str:
+    """Return a text, or a part of one, as it was before `spaced`."""
+    return text if text.isascii() else _SPACED.sub(r"\1", text)
 
 
 def storable(text: str) -> str:

@@ -15,7 +15,16 @@ from contextlib import contextmanager
 from itertools import count
 from typing import Final, NamedTuple
 
-from scratchbus.context.fulltext import TOKENIZE, any_of, open_database, spaced, storable, telling_words_of, words_of
+from scratchbus.context.fulltext import (
+    TOKENIZE,
+    any_of,
+    open_database,
+    spaced,
+    storable,
+    telling_words_of,
+    unspaced,
+    words_of,
+)
 from scratchbus.context.recall_sources import IndexEntry
 
 MAX_MATCHES: Final = 1_000
@@ -51,9 +60,10 @@ _MENTIONING: Final = "SELECT rowid FROM texts WHERE texts MATCH ? ORDER BY rowid
 _ITEMS: Final = "SELECT * FROM items WHERE row IN (SELECT value FROM json_each(?))"
 _TEXTS: Final = "SELECT rowid, tags, content FROM texts WHERE rowid IN (SELECT value FROM json_each(?))"
 _BEGIN, _END = "\x02", "\x03"  # around each match
+_CUT = "\x04"  # where an excerpt leaves text out
 _MARKED: Final = re.compile(f"{_BEGIN}(.*?){_END}", re.DOTALL)
 _EXCERPTS: Final = (
-    "SELECT rowid, highlight(shown, 0, ?, ?), snippet(shown, 1, ?, ?, ' … ', 64) FROM shown WHERE shown MATCH ?"
+    "SELECT rowid, highlight(shown, 0, ?, ?), snippet(shown, 1, ?, ?, ?, 64) FROM shown WHERE shown MATCH ?"
 )
 _NEWEST: Final = "SELECT row FROM items WHERE page_number IN (SELECT value FROM json_each(?)) ORDER BY row DESC LIMIT ?"
 _CONNECTING: Final = """
@@ -219,13 +229,14 @@ class RecallIndex:
         with self.lock:
             find = self.database.execute
             texts = find(_TEXTS, (json.dumps([*rows]),)).fetchall()
-            found: dict[int, tuple[str, list[str]]] = {row: (text, []) for row, _, text in texts}
+            found: dict[int, tuple[str, list[str]]] = {row: (unspaced(text), []) for row, _, text in texts}
             if words := telling_words_of(question):
                 find("DELETE FROM shown")
                 self.database.executemany("INSERT INTO shown (rowid, tags, content) VALUES (?, ?, ?)", texts)
-                for row, *parts in find(_EXCERPTS, (_BEGIN, _END, _BEGIN, _END, any_of(words))):
+                for row, *parts in find(_EXCERPTS, (_BEGIN, _END, _BEGIN, _END, _CUT, any_of(words))):
                     marked = [word.casefold() for part in parts for word in _MARKED.findall(part)]
-                    found[row] = parts[1].replace(_BEGIN, "").replace(_END, ""), list(dict.fromkeys(marked))
+                    excerpt = unspaced(parts[1].replace(_BEGIN, "").replace(_END, "")).replace(_CUT, " … ")
+                    found[row] = excerpt, list(dict.fromkeys(marked))
         return found
 
     def mentions(self, name: str, page_numbers: Collection[int], limit: int) -> list[int]:

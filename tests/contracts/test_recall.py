@@ -214,6 +214,18 @@ def test_wrong_arguments_are_refused(bus, wrong, error):
         bus.recall(**wrong)
 
 
+def test_east_asian_text_is_returned_as_it_was_written(bus):
+    text = "\u2026\u2026 the \u6570\u636e\u5e93 is full, \u4e2d\u6587 \u30c6\u30b9\u30c8\u3067\u3059 \ud55c\uad6d"
+    bus.notes("s1").add(text)
+    for query in ("\u4e2d\u6587", "full", "\ud55c\uad6d"):
+        assert texts(bus.recall(query, sessions=["s1"])) == [text]
+    bus.notes("s2").add(long := "\u6587\u5b57" * 200 + text + "\u5b57\u6587" * 200)
+    (found,) = bus.recall("full", sessions=["s2"])
+    assert "\u6570\u636e\u5e93 is full, \u4e2d\u6587 \u30c6" in found.text
+    assert found.text.startswith(" \u2026 \u6587\u5b57")
+    assert found.text.strip(" \u2026") in long
+
+
 def test_common_words_do_not_crowd_out_rare_ones(bus, monkeypatch):
     monkeypatch.setattr(recall_index, "MAX_MATCHES", 20)
     for number in range(60):
