@@ -20,6 +20,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict
 from pydantic_core import to_json, to_jsonable_python
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from scratchbus import errors
@@ -186,6 +187,8 @@ async def answer_to(request: Request, error: Exception) -> Response:
         return _invalid(error)
     if isinstance(error, HTTPException):
         return _http(request, error)
+    if isinstance(error, ClientDisconnect):
+        return problem(400, "bad-request", "the client closed the connection before its request was complete")
     logger.error("request failed", method=request.method, path=request.url.path, exc_info=error)
     return problem(500, "internal-error", "the server failed; its log says why")
 

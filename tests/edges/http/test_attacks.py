@@ -17,11 +17,13 @@ from urllib.parse import urlsplit
 
 import httpx2
 import pytest
+from fastapi import Request, Response
 from fastapi.routing import iter_route_contexts
+from starlette.requests import ClientDisconnect
 
 import scratchbus
 from scratchbus import Bus, new_id
-from scratchbus.http import client_connections, guard
+from scratchbus.http import client_connections, guard, problems
 from scratchbus.http.app import declare_app, scope_of
 from scratchbus.http.callers import SCOPES, LocalUser, TokenHolders
 from scratchbus.http.client_connections import MAX_MESSAGE, NOBODY, ClientConnection
@@ -382,6 +384,26 @@ class TestSizes:
         assert send(served.url, parts()).status in (0, 413)  # the connection may be reset before the answer is read
         assert sent < self.BODY
         assert MAX_MESSAGE < self.BODY
+
+    def test_a_client_that_hangs_up_in_a_body_is_no_failure_of_the_server(self, embedded_url, page, monkeypatch, capfd):
+        answered: list[tuple[type[Exception], int]] = []
+        answer_to = problems.answer_to
+
+        async def noted(request: Request, error: Exception) -> Response:
+            answer = await answer_to(request, error)
+            answered.append((type(error), answer.status_code))
+            return answer
+
+        monkeypatch.setattr(problems, "answer_to", noted)
+        with serving_here(embedded_url) as running:
+            where = urlsplit(running.url)
+            with socket.create_connection((where.hostname, where.port), timeout=PATIENCE) as connection:
+                first = f"POST /api/v1/pages/{page}/observations HTTP/1.1"
+                connection.sendall(head(running.url, first, "Content-Length: 100", "Expect: 100-continue"))
+                assert connection.recv(65536).startswith(b"HTTP/1.1 100 Continue")  # the server reads the body
+            eventually(lambda: answered, "the server has noticed")
+        assert answered == [(ClientDisconnect, 400)]
+        assert "request failed" not in capfd.readouterr().err
 
     def test_compressed_bodies_are_refused(self, http, page):
         body = gzip.compress(b'{"type":"observation","content":"' + b"x" * 10_000_000 + b'"}')
