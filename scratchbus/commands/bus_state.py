@@ -9,7 +9,7 @@ from scratchbus.commands.read import list_history
 from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.observation import Observation
 from scratchbus.engine.steps import Step
-from scratchbus.readmodel.relations import gather
+from scratchbus.readmodel.relations import find_pages, gather
 from scratchbus.readmodel.scope import Core
 
 
@@ -23,6 +23,10 @@ class BusState(Protocol):
 
     def history(self, page: str, id: str) -> Step[list[AnyEvent]]:
         """Return the events about an observation, oldest first. Raises NotFound."""
+        ...
+
+    def find_pages(self, ids: list[str]) -> Step[dict[str, str]]:
+        """Return the page of each of these ids that any page can still have."""
         ...
 
     def gather(self, pages: Mapping[str, str]) -> Step[dict[str, Observation]]:
@@ -42,6 +46,10 @@ class CurrentState(NamedTuple):
     def history(self, page: str, id: str) -> Step[list[AnyEvent]]:
         """See `BusState`."""
         return list_history(self.core, page, id)
+
+    def find_pages(self, ids: list[str]) -> Step[dict[str, str]]:
+        """See `BusState`."""
+        return find_pages(self.core.log, ids)
 
     def gather(self, pages: Mapping[str, str]) -> Step[dict[str, Observation]]:
         """See `BusState`."""

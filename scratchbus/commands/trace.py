@@ -14,7 +14,7 @@ from scratchbus.domain.values import check_id
 from scratchbus.engine.steps import Step
 from scratchbus.errors import NotFound
 from scratchbus.readmodel.history import read_events
-from scratchbus.readmodel.relations import Relations, find_pages, open_relations, resting_on
+from scratchbus.readmodel.relations import Relations, open_relations, resting_on
 
 _AT_ONCE = 500
 
@@ -55,14 +55,13 @@ def evidence(state: BusState, page: str, id: str) -> Step[dict[str, Observation]
 
 def _with_evidence(state: BusState, page: str, ids: list[str]) -> Step[dict[str, Observation]]:
     """Return these observations and their direct and indirect evidence: of this page, else of another."""
-    log = state.core.log
     found: dict[str, Observation] = {}
     visited: set[str] = set()
     while ids:
         visited.update(ids)
         on_page = yield from state.gather(dict.fromkeys(ids, page))
         elsewhere = [id for id in ids if id not in on_page]
-        pages = (yield from find_pages(log, elsewhere)) if elsewhere else {}
+        pages = (yield from state.find_pages(elsewhere)) if elsewhere else {}
         found |= on_page | (yield from state.gather(pages))
         ids = list(dict.fromkeys(evidence_id for id in ids if id in found for evidence_id in found[id].evidence))
         ids = [id for id in ids if id not in visited]

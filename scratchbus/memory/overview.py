@@ -7,15 +7,17 @@ from collections.abc import Collection, Iterator, Sequence
 from scratchbus.domain.document import Document
 from scratchbus.domain.event import Event
 from scratchbus.domain.memories import Session, SessionInfo
-from scratchbus.domain.position import Position
+from scratchbus.domain.position import START, Position
 from scratchbus.domain.values import AGENT_PAGES, SESSION_PAGES, page_of_session, time_of_position
 from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.errors import EngineForbidden, EngineReadOnly
-from scratchbus.eventlog.below_floor import read_floor
+from scratchbus.eventlog.below_floor import Floor, archived_after, read_floor
+from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import read_checkpoint
 from scratchbus.eventlog.codec import decode_item
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.positions import WIDTH, count_positions, unpack
+from scratchbus.eventlog.raw_entries import entry_position
 from scratchbus.eventlog.stored_documents import decode_document
 from scratchbus.projections import scratchpad, session
 from scratchbus.readmodel.catch_up import catch_up
@@ -74,12 +76,12 @@ def _describe(core: Core, shard: int, pages: Sequence[str], cut: Cut | None) -> 
     records, build = yield from _records(core, shard, pages)
     positions = yield from _last_positions(core, shard, pages, build, cut)
     agents = yield from _writers(core, shard, positions)
-    is_whole = (yield from read_floor(core.log, shard)).position.seq == 0
+    floor = yield from read_floor(core.log, shard)
     found = []
     for page, record, position in zip(pages, records, positions, strict=True):
         if cut is not None:
-            if position is None and is_whole:
-                continue  # it began later, or its events have left the log
+            if position is None and not (yield from _was_archived(core.log, floor, page, cut)):
+                continue  # it began later
             if isinstance(record, Session):
                 events = yield from history_of(core, page, session.SUBJECT)
                 record = folded(events, session.SUBJECT, cut.position)
@@ -134,6 +136,13 @@ def _last_positions(
         unpack(row, shard)[0] if len(row) == WIDTH and (cut is None or end >= 0) else None
         for row, end in zip(rows, ends, strict=True)
     ]
+
+
+def _was_archived(log: Log, floor: Floor, page: str, cut: Cut) -> Step[bool]:
+    """Return whether the archive has events of a page from before a moment. Raises PositionLost without an archive."""
+    beginning = START._replace(shard=cut.position.shard)
+    first = yield from archived_after(log, floor, beginning, 1, page)
+    return any(entry_position(entry, beginning.shard) <= cut.position for entry in first.entries)
 
 
 def _writers(core: Core, shard: int, positions: Sequence[Position | None]) -> Step[dict[Position, str | None]]:

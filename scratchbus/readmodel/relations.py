@@ -15,7 +15,7 @@ from scratchbus.domain.event import Event
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Step, ask_all
-from scratchbus.errors import EngineForbidden, EngineReadOnly
+from scratchbus.errors import EngineForbidden, EngineReadOnly, PositionLost
 from scratchbus.eventlog import paged_out
 from scratchbus.eventlog.archive_protocol import LogArchive
 from scratchbus.eventlog.below_floor import from_archive, read_floor
@@ -174,18 +174,26 @@ def find_pages(log: Log, ids: list[str]) -> Step[dict[str, str]]:
     return found
 
 
-def may_be_archived(log: Log, id: str) -> Step[bool]:
-    """Return whether the archive has an id that no page has any more; True if the archive cannot be read."""
-    for shard in range(log.shards):
+def find_archived_pages(log: Log, ids: list[str]) -> Step[dict[str, str]]:
+    """Return the page of each of these ids that only the archive has. Raises PositionLost if it cannot be read."""
+    found: dict[str, str] = {}
+    for shard in range(log.shards) if ids else ():
         floor = yield from read_floor(log, shard)
         if not floor.position.seq:
             continue
-        if log.archive is None:
-            return True
-        for name in (yield from page_names(log.keys(shard))):
-            if (yield from from_archive(log, shard, id, partial(_last_of, shard, floor.origin, name, id))):
-                return True
-    return False
+        for page in (yield from page_names(log.keys(shard))):
+            for id in ids:
+                if (yield from from_archive(log, shard, id, partial(_last_of, shard, floor.origin, page, id))):
+                    found[id] = page
+    return found
+
+
+def may_be_archived(log: Log, id: str) -> Step[bool]:
+    """Return whether the archive has an id that no page has any more; True if the archive cannot be read."""
+    try:
+        return bool((yield from find_archived_pages(log, [id])))
+    except PositionLost:
+        return True
 
 
 def _last_of(shard: int, origin: str, page: str, id: str, archive: LogArchive) -> Position | None:

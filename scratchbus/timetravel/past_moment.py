@@ -11,13 +11,14 @@ from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
 from scratchbus.domain.trace import Consequences
 from scratchbus.engine.steps import Step
+from scratchbus.readmodel.relations import find_archived_pages, find_pages
 from scratchbus.readmodel.scope import Core
 from scratchbus.timetravel.cut import cut_at
 from scratchbus.timetravel.past import PastReads, as_of
 
 
 class PastPages:
-    """The pages of a bus at the moment of a past page, as a `Moment`; each is read on demand."""
+    """The pages of a bus at the moment of a past page, as a `BusState`; each is read on demand."""
 
     def __init__(self, past: PastReads) -> None:
         self._past = past
@@ -26,15 +27,21 @@ class PastPages:
 
     @property
     def core(self) -> Core:
-        """See `Moment`."""
+        """See `BusState`."""
         return self._past.core
 
     def history(self, page: str, id: str) -> Step[list[AnyEvent]]:
-        """See `Moment`."""
+        """See `BusState`."""
         return (yield from (yield from self._page(page)).history(id))
 
+    def find_pages(self, ids: list[str]) -> Step[dict[str, str]]:
+        """See `BusState`."""
+        log = self.core.log
+        found = yield from find_pages(log, ids)
+        return found | (yield from find_archived_pages(log, [id for id in ids if id not in found]))
+
     def gather(self, pages: Mapping[str, str]) -> Step[dict[str, Observation]]:
-        """See `Moment`."""
+        """See `BusState`."""
         by_page: dict[str, list[str]] = defaultdict(list)
         for id, page in pages.items():
             by_page[page].append(id)
@@ -44,7 +51,7 @@ class PastPages:
         return {id: found[id] for id in pages if id in found}
 
     def happened(self, events: list[AnyEvent]) -> Step[list[AnyEvent]]:
-        """See `Moment`."""
+        """See `BusState`."""
         exclusion = self._past.exclusion
         found = []
         for event in events:

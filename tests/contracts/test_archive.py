@@ -281,6 +281,23 @@ def test_traces_reach_into_the_archive(bus):
     assert page.consequences(ground.id) == consequences
 
 
+def test_past_traces_reach_cleared_evidence_of_another_page(bus, connect):
+    desk, evidence = bus.page("desk"), bus.page("main").add("observation", "seen")
+    alert = desk.add("risk_alert", "it is so", evidence=[evidence.id])
+    desk.link(alert.id, "goal-17")
+    bus.page("main").resolve(evidence.id)
+    then = bus.position()
+    before = desk.as_of(then).trace("goal-17")
+    assert list(before.observations) == [alert.id, evidence.id]
+    bus.page("main").clear_resolved([evidence.id])
+    fill(bus)
+    archive(bus)
+    assert desk.as_of(then).trace("goal-17") == before
+    assert list(desk.as_of(then).evidence(alert.id)) == [evidence.id]
+    with pytest.raises(PositionLost, match="archive_url"):
+        connect().page("desk").as_of(then).trace("goal-17")
+
+
 def test_page_reads_with_final_observations_stay_the_same(bus):
     page = bus.page()
     added = fill(bus)
@@ -810,6 +827,22 @@ def test_notes_and_notepads_survive_archiving(bus, connect, directory):
     bus.rebuild()
     assert bus.notepad("s1").read() == "012345!"
     assert bus.verify().findings == []
+
+
+def test_sessions_as_of_a_moment_stay_the_same(bus, connect):
+    bus.notes("first").add("found")
+    bus.spawn_session("first", session="child")
+    then = bus.position()
+    bus.notes("later").add("found")
+    bus.end_session("first")
+    fill(bus)
+    archive(bus)
+    bus.notes("first-again").add("found")
+    listed = {each.id: (each.parent, each.children, each.ended) for each in bus.sessions(as_of=then)}
+    assert listed == {"first": (None, ["child"], False), "child": ("first", [], False)}
+    assert [each.id for each in bus.sessions()] == ["child", "first", "first-again", "later"]
+    with pytest.raises(PositionLost, match="archive_url"):
+        connect().sessions(as_of=then)
 
 
 def test_ended_session_keeps_one_head_after_archiving(bus):
