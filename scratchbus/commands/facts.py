@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from typing import Annotated, Any, ClassVar, cast
@@ -13,13 +14,21 @@ from scratchbus.commands.contested_facts import ask_about, settle_contests
 from scratchbus.commands.execution import Occasion, nth_suffix
 from scratchbus.commands.fact_reads import fact_not_found, read_facts
 from scratchbus.commands.memory import edit
-from scratchbus.commands.memory_edit import MemoryEdit, put
+from scratchbus.commands.memory_edit import MemoryEdit, earlier_attempt, put
 from scratchbus.commands.references import check_known_ids
-from scratchbus.domain.checks import check_content, check_evidence, check_given_reason, check_label, check_memory_id
+from scratchbus.domain.checks import (
+    check_content,
+    check_evidence,
+    check_given_reason,
+    check_label,
+    check_memory_id,
+    check_own_event_id,
+)
 from scratchbus.domain.event import Event
 from scratchbus.domain.fact_events import FactAsserted, FactRetracted
 from scratchbus.domain.facts import Fact, plain_entity
 from scratchbus.domain.models import CheckedBy, EventId, Given
+from scratchbus.domain.position import Position
 from scratchbus.domain.relation_registry import SAME_AS, RelationRegistry
 from scratchbus.domain.time_checks import as_time
 from scratchbus.domain.times import settle
@@ -29,12 +38,14 @@ from scratchbus.errors import Conflict, InvalidField, InvalidInput, NotFound, Ve
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.writes import MAX_BATCH, NEVER
 from scratchbus.projections.facts import PREFIX, evolve
-from scratchbus.readmodel.history import known_events
+from scratchbus.readmodel.history import known_events, read_events
 from scratchbus.readmodel.relations import find_pages, gather
 from scratchbus.readmodel.relations_in_force import relations_for
 from scratchbus.readmodel.scope import Core
 
 _check_reason = partial(check_given_reason, advice="say why the fact is wrong")
+
+_TRIES = 20
 
 
 def check_fact(id: object) -> str:
@@ -176,25 +187,55 @@ def same_as(core: Core, page: str, one: str, other: str, arguments: Mapping[str,
 
 
 def not_same_as(core: Core, page: str, one: str, other: str, reason: str, event_id: str | None) -> Step[list[Fact]]:
-    """Retract the facts that say that two names mean one entity.
+    """Retract the facts that say that two names mean one entity, in one batch.
 
-    Raises NotFound if no fact does, Conflict if other names still connect the two.
+    Raises NotFound if no fact does, Conflict if other names still connect the two; a retry returns what it retracted.
     """
     _check_two(one, other)
     reason = _check_reason(reason)
+    check_own_event_id(event_id)
+    occasion = Occasion.of(core, page, event_id, "not_same_as", plain_entity(one), plain_entity(other), reason)
+    positions, tries = (yield from earlier_attempt(core, occasion, PREFIX)), 0
+    while positions is None:
+        if tries == _TRIES:
+            raise Conflict(f"the facts about {shown(one)} and {shown(other)} keep changing; try again")
+        tries += 1
+        direct = yield from _joined_directly(core, page, one, other)
+        events = [
+            occasion.event(FactRetracted, fact.id, nth_suffix(index), reason=reason)
+            for index, fact in enumerate(direct)
+        ]
+        writes = [put(occasion, event, fact.version) for event, fact in zip(events, direct, strict=True)]
+        with suppress(VersionConflict):
+            appended = yield from append(core.log, page, writes)
+            positions = [row.position for row in appended.written] or appended.recalled
+    yield Wrote(occasion.event_id, positions[0])
+    yield from settle_contests(core, page)
+    ids = yield from _subjects_of_batch(core, positions[0], occasion.event_id)
+    return (yield from read_facts(core, page, None, lambda known: known.facts(ids)))
+
+
+def _subjects_of_batch(core: Core, first: Position, event_id: str) -> Step[list[str]]:
+    """Return the subjects of a batch of events about facts, given the position and the id of its first event."""
+    events = yield from known_events(core.log, [first])
+    while following := (yield from read_events(core.log, [first._replace(seq=first.seq + len(events))])):
+        if following[0].id != f"{event_id}/{len(events)}":
+            break
+        events += following
+    return [event.subject for event in events]
+
+
+def _joined_directly(core: Core, page: str, one: str, other: str) -> Step[list[Fact]]:
+    """Return the facts that say that two names mean one entity. Raises NotFound or Conflict, see `not_same_as`."""
     direct, through = yield from read_facts(core, page, None, lambda known: known.joined(one, other))
     if through:
         chain = "; ".join(f"{fact.id}: {fact.triplet}" for fact in through)
         raise Conflict(
             f"{shown(one)} and {shown(other)} are one entity through other names: {chain}; retract what is wrong"
         )
-    if not direct and event_id is None:
+    if not direct:
         raise NotFound(f"no fact says that {shown(one)} and {shown(other)} are one entity")
-    retracted = []
-    for number, fact in enumerate(direct):
-        chosen_id = event_id and event_id + nth_suffix(number)
-        retracted.append((yield from retract(core, page, {"id": fact.id, "reason": reason, "event_id": chosen_id})))
-    return retracted
+    return direct
 
 
 def _check_two(a: object, b: object) -> None:

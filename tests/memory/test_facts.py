@@ -233,6 +233,20 @@ def test_two_names_can_be_merged_and_separated(facts):
         facts.not_same_as("New York", "NYC")
 
 
+def test_names_are_separated_once_per_event_id(bus, facts):
+    with pytest.raises(NotFound, match="no fact says"):
+        facts.not_same_as("NYC", "New York", event_id="part-0")
+    merged = [facts.same_as("NYC", "New York", event_id=f"join-{number}") for number in range(2)]
+    separated = facts.not_same_as("NYC", "New York", event_id="part-1")
+    assert [fact.id for fact in separated] == [fact.id for fact in merged]
+    facts.same_as("New York", "NYC")
+    end = bus.position()
+    assert facts.not_same_as("NYC", "New York", event_id="part-1") == separated
+    with pytest.raises(EventIdReused):
+        facts.not_same_as("NYC", "New York", reason="another", event_id="part-1")
+    assert bus.position() == end
+
+
 def test_names_merged_through_others_are_not_separated(facts):
     facts.same_as("NYC", "New York")
     facts.same_as("New York", "The Big Apple")
