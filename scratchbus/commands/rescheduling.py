@@ -13,7 +13,7 @@ from scratchbus.domain.observation_models import Changes
 from scratchbus.domain.page_events import Updated
 from scratchbus.domain.recurrence import first_slot
 from scratchbus.domain.registry import ObservationType
-from scratchbus.domain.schedule import end_after, is_scheduled
+from scratchbus.domain.schedule import check_start, end_after, is_scheduled
 from scratchbus.domain.values import millis, moment
 from scratchbus.errors import InvalidField
 from scratchbus.eventlog.writes import Op, Write
@@ -67,6 +67,7 @@ def _recurring(
         raise InvalidField("remind_at", f"{before.id} recurs; give not_before, the time when it recurs next")
     every, now = changes.get("every") or before.every, occasion.now
     assert every is not None  # noqa: S101 - it recurs
+    check_start(changes.get("not_before"))
     slot = first_slot(every, now, changes.get("not_before"))
     at = moment(slot)
     end_after(at, now, None, changes.get("expires_at", before.expires_at), recurs=True)
@@ -93,6 +94,7 @@ def _scheduled(
     If it would expire before then, it gets the lifetime of its type, counted from then.
     """
     start, now = changes["not_before"], occasion.now
+    check_start(start)
     if start is None:
         fields = {"not_before": None} | ({"remind_at": None} if is_scheduled(before) else {})
         return Rescheduled(fields, statuses, "0" if len(fields) > 1 else "", "0")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from scratchbus.commands import exposure, notes, preferences, scratchpad, todo, turns
@@ -13,6 +14,7 @@ from scratchbus.context import sections
 from scratchbus.context.compaction import after_compaction
 from scratchbus.context.layout import Layout, Part, Section, lay_out
 from scratchbus.context.surface import MAX_CANDIDATES, Candidate, Match, rank
+from scratchbus.domain.checks import check_guards, check_text
 from scratchbus.domain.documents import document_of
 from scratchbus.domain.facts import Fact, plain_entity
 from scratchbus.domain.memories import Note, Preference
@@ -22,7 +24,14 @@ from scratchbus.domain.quoting import encodable
 from scratchbus.domain.schedule import is_scheduled
 from scratchbus.domain.todo import TodoItem
 from scratchbus.domain.tokens import TokenCounter
-from scratchbus.domain.values import check_page, check_whole, page_of_agent, page_of_scope, page_of_session
+from scratchbus.domain.values import (
+    MAX_EVENT_ID,
+    check_page,
+    check_whole,
+    page_of_agent,
+    page_of_scope,
+    page_of_session,
+)
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidField, Unauthorized, shown
 from scratchbus.eventlog.bus_log import bounded_event_id
@@ -105,6 +114,8 @@ class ContextRequest:
             raise InvalidField("sections", f"{shown(self.own)} is not a list of texts")
         if not _are_digests(self.files):
             raise InvalidField("files", f"{shown(self.files)} does not map paths to digests")
+        for text in (*self.files, *self.files.values()):
+            check_text("files", text)
         if not _are_texts(self.scopes):
             raise InvalidField("scopes", f"{shown(self.scopes)} is not a list of scopes")
         for scope in self.scopes:
@@ -129,6 +140,7 @@ def _is_text(value: object) -> bool:
 def assemble(core: Core, request: ContextRequest, record: bool, event_id: str | None) -> Step[Context]:
     """Return the context of a session, an agent, a page and scopes; with `record`, append who was shown what."""
     request.check()
+    check_guards(event_id)
     chosen_sections = [Section("own", text) for text in request.own if text]
     session_notes: list[Note] = []
     if request.scopes:
@@ -187,6 +199,7 @@ def _page(core: Core, request: ContextRequest, name: str, page: str) -> Step[Sec
 def surface(core: Core, request: ContextRequest, record: bool, event_id: str | None) -> Step[Surfaced]:
     """Return the notes of a session and the open observations of a page that are relevant to a query."""
     request.check()
+    check_guards(event_id)
     items: list[Candidate] = []
     if request.session is not None:
         items += (yield from notes.list_all(core, page_of_session(request.session), None)).notes[:MAX_CANDIDATES]
@@ -230,16 +243,25 @@ def _finish(core: Core, request: ContextRequest, layout: Layout, record: bool, e
         by_page.setdefault(page_of_files, {})
     position = None
     first = event_id or ""
-    for page, versions in by_page.items() if record else ():
+    pages = sorted(by_page, key=lambda page: page != request.page)  # the first one is refused before any is written
+    for page in pages if record else ():
+        versions = by_page[page]
         first = first or (yield from bounded_event_id(core.log, request.page or page))
-        id = first if page == request.page else f"{first}/reports"
+        id = first if page == request.page else _reports_id(first)
         callers_id = id if event_id is not None else None
         files = request.files if page == page_of_files else {}
-        position = yield from exposure.record(
+        recorded = yield from exposure.record(
             core, page, request.session, request.agent, versions, layout.tokens, callers_id, id, files
         )
+        position = position or recorded
     exposed = {id: version for versions in by_page.values() for id, version in versions.items()}
     return Context(layout.text, layout.tokens, request.budget, layout.left_out, exposed, position, layout.parts)
+
+
+def _reports_id(first: str) -> str:
+    """Return the event id of the record on the session's page, which derives from that of the record on the page."""
+    id = f"{first}/reports"
+    return id if len(id) <= MAX_EVENT_ID else f"{sha256(first.encode()).hexdigest()}/reports"
 
 
 def _recorded_on(request: ContextRequest) -> str:

@@ -31,6 +31,9 @@ class Schedulable(Protocol):
         """The ids of the observations that must close before it is active."""
 
 
+_LAST_YEAR = 9000
+"""The last year in which something may start: the calendar ends with 9999, a lifetime is up to 100 years long."""
+
 Each = TypeVar("Each", bound=Schedulable)
 
 
@@ -39,6 +42,7 @@ def start_of(now: datetime, argument: Callable[[str], Any]) -> datetime | None:
     start, every = argument("not_before"), argument("every")
     if start is None and every is None:
         return None
+    check_start(start)
     incompatible = ("remind_at", "remind_on") if every is None else ("remind_at", "remind_on", "blocked_by", "ttl")
     for other in incompatible:
         if argument(other):
@@ -48,6 +52,12 @@ def start_of(now: datetime, argument: Callable[[str], Any]) -> datetime | None:
             )
             raise InvalidField(other, f"cannot be given together with {name}: {explanation}; leave one of them out")
     return moment(millis(start) if every is None else first_slot(every, now, start))
+
+
+def check_start(start: datetime | None) -> None:
+    """Raise InvalidField for a start after which the calendar may end before a lifetime or the next slot does."""
+    if start is not None and start.year > _LAST_YEAR:
+        raise InvalidField("not_before", f"{start.isoformat()} is too late; give a time up to the year {_LAST_YEAR}")
 
 
 def end_after(

@@ -56,7 +56,8 @@ _BUS = re.compile(r"[A-Za-z0-9_.@/-]{1,128}")
 _PAGE = re.compile(r"[A-Za-z0-9_.@/:-]{1,128}")
 _PART_OF_PAGE = re.compile(r"[A-Za-z0-9_.@/:-]{1,120}")
 _TYPE = re.compile(r"[a-z][a-z0-9_]{0,63}")
-_EVENT_ID = re.compile(r"[\x21-\x7e]{1,200}")
+MAX_EVENT_ID: Final = 200
+_EVENT_ID = re.compile(rf"[\x21-\x7e]{{1,{MAX_EVENT_ID}}}")
 _MAX_MS: Final = 100 * 365 * 86_400_000
 
 Duration = str | int | float | timedelta

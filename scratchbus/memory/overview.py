@@ -10,7 +10,7 @@ from scratchbus.domain.memories import Session, SessionInfo
 from scratchbus.domain.position import START, Position
 from scratchbus.domain.values import AGENT_PAGES, SESSION_PAGES, page_of_session, time_of_position
 from scratchbus.engine.steps import Step, ask, ask_all
-from scratchbus.errors import EngineForbidden, EngineReadOnly
+from scratchbus.errors import EngineForbidden, EngineReadOnly, InvalidName, shown
 from scratchbus.eventlog.below_floor import Floor, archived_after, read_floor
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import read_checkpoint
@@ -35,7 +35,7 @@ def list_sessions(core: Core, names: Collection[str] | None, when: When | None) 
 
     Cost now: a few round trips per 500 sessions; at a moment, also the events of each session.
     """
-    requested = None if names is None else [page_of_session(name) for name in names]
+    requested = None if names is None else _pages_of(names)
     found: list[SessionInfo] = []
     for shard in range(core.log.shards):
         pages = yield from _pages(core, shard, SESSION_PAGES, requested)
@@ -43,6 +43,13 @@ def list_sessions(core: Core, names: Collection[str] | None, when: When | None) 
         for batch in _slices(pages):
             found += yield from _describe(core, shard, batch, cut)
     return sorted(found, key=lambda each: each.id)
+
+
+def _pages_of(names: Collection[str]) -> list[str]:
+    """Return the pages of sessions, given as a list or one name. Raises InvalidName."""
+    if not isinstance(names, Collection):
+        raise InvalidName(f"names: {shown(names)} is not a list of sessions")
+    return [page_of_session(name) for name in ([names] if isinstance(names, str) else names)]
 
 
 def list_agents(core: Core) -> Step[list[str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from scratchbus.domain.checks import MAX_REASON, check_content
+from scratchbus.domain.checks import MAX_REASON, check_content, check_text
 from scratchbus.domain.event import Event
 from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.position import Position
@@ -88,7 +88,7 @@ def _texts(positions: _Positions) -> list[str]:
 def _token(token: object) -> str:
     if not isinstance(token, str) or not token or not token.isascii():
         raise InvalidField("token", f"{shown(token)} is not the token of a batch; pass the one from `pull`")
-    return token
+    return check_text("token", token)
 
 
 def event_at(core: Core, position: str) -> Step[AnyEvent | None]:

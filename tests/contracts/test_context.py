@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from scratchbus import AsyncBus, Bus, context
 from scratchbus.context import fulltext
-from scratchbus.errors import BudgetTooSmall, InvalidField, InvalidName, ScratchbusError
+from scratchbus.errors import BudgetTooSmall, EventIdReused, InvalidField, InvalidId, InvalidName, ScratchbusError
 from tests.engines import ONE
 from tests.inspection import project
 
@@ -234,12 +234,33 @@ def test_context_shows_the_newest_observation(connect, folded):
         ({"page": "main", "query": 7}, InvalidField),
         ({"page": "main", "sections": "one text"}, InvalidField),
         ({"page": "main", "sections": [7]}, InvalidField),
+        ({"page": "main", "files": {"CLAUDE.md": "\ud800"}, "record": True}, InvalidField),
     ],
 )
 def test_bad_arguments_are_refused(bus, asked, error):
     with pytest.raises(error) as caught:
         bus.context.assemble(**asked)
     assert "\n" not in str(caught.value)
+
+
+def test_refused_record_of_two_pages_writes_nothing(analyst):
+    analyst.page("session:s1").add("observation", "Three rows are there twice")
+    show(analyst, record=True, event_id="turn-1")
+    analyst.page().add("observation", "The build is green", event_id="turn-2")
+    end = analyst.position()
+    for event_id, error in (
+        (5, InvalidId),
+        ("two words", InvalidId),
+        ("x" * 201, InvalidId),
+        ("turn-2", EventIdReused),
+    ):
+        with pytest.raises(error):
+            show(analyst, record=True, event_id=event_id)
+    assert analyst.position() == end
+    long = "x" * 200
+    assert show(analyst, record=True, event_id=long).position == show(analyst, record=True, event_id=long).position
+    kinds = [event.kind for event in analyst.events(end, pages=["main", "session:s1"])]
+    assert kinds == ["context_rendered"] * 2
 
 
 def test_record_logs_the_shown_observations(analyst):

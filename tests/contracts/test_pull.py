@@ -527,11 +527,16 @@ def test_bad_arguments_are_refused(declared, page):
             declared.pull("router", lease=lease)
     with pytest.raises(InvalidTTL):
         declared.pull("router", wait=-1)
+    for by in ("\ud800", ["me"]):
+        with pytest.raises(InvalidField, match="by"):
+            declared.pull("router", by=by)
     batch = declared.pull("router")
     with pytest.raises(InvalidField):
         declared.ack("router", batch.token, [])
     with pytest.raises(InvalidField):
         declared.ack("router", "", positions(batch))
+    with pytest.raises(InvalidField, match="token"):
+        declared.nack("router", "\ud800", positions(batch)[0], "no")
     with pytest.raises(LeaseLost):
         declared.ack("router", "0" * 32, positions(batch))
     with pytest.raises(NotDelivered):

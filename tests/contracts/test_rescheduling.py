@@ -281,6 +281,8 @@ def test_invalid_moves_are_refused(bus, page, clock, one):
     length = log_length(bus)
     for id, changes, says in (
         (one.id, {"not_before": "someday"}, "not_before"),
+        (plain.id, {"not_before": "9999-12-31T23:59:59Z"}, "not_before: .* is too late"),
+        (hourly.id, {"not_before": "9999-12-31T23:59:59Z"}, "not_before: .* is too late"),
         (one.id, {"not_before": soon, "status": "pending_review"}, "status: cannot be given together with not_before"),
         (one.id, {"remind_at": soon}, "is scheduled; give not_before"),
         (one.id, {"not_before": soon, "remind_at": soon}, "remind_at: cannot be given together with not_before"),

@@ -100,6 +100,11 @@ def test_invalid_schedules_are_refused(bus, page, clock):
     length, soon = log_length(bus), later(clock, 60)
     wrong = (
         ({"not_before": "someday"}, "not_before"),
+        (
+            {"not_before": datetime.max.replace(tzinfo=UTC)},
+            "not_before: .* is too late; give a time up to the year 9000",
+        ),
+        ({"not_before": "9999-12-31T23:59:59Z", "every": "0 3 29 2 *"}, "not_before: .* is too late"),
         ({"not_before": soon, "remind_at": soon}, "remind_at: cannot be given together with not_before"),
         (
             {"not_before": soon, "remind_on": {"type": "observation"}},

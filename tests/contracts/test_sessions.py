@@ -287,8 +287,10 @@ def test_all_sessions_are_listed_with_their_last_writer(bus, connect):
     ]
     assert listed["p"].updated_at == bus.session("p").updated_at
     assert [each.id for each in bus.sessions(["q", "unknown", "q"])] == ["q"]
-    with pytest.raises(InvalidName):
-        bus.sessions(["a b"])
+    assert [each.id for each in bus.sessions("q")] == ["q"]
+    for names in (["a b"], 5):
+        with pytest.raises(InvalidName):
+            bus.sessions(names)
 
 
 def test_sessions_are_listed_as_of_a_moment(bus):
