@@ -1,7 +1,8 @@
 """The events of a log that remain without some sources.
 
 Left out are the events of these sources, all events about observations that do not exist without them, events that name
-one left out as evidence or cause, and those by which the append script made room for one left out.
+one left out as evidence or cause, reviews because one was refuted, and those by which the append script made room for
+one left out.
 What others would have done instead is unknown: a sighting that was counted on a left-out observation is left out too.
 """
 
@@ -12,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 
 from scratchbus.domain.event import Event
-from scratchbus.domain.page_events import Added, Repeated
+from scratchbus.domain.page_events import Added, Repeated, StatusChanged
 from scratchbus.domain.position import Position
 from scratchbus.errors import InvalidPosition
 
@@ -57,6 +58,7 @@ class SourceExclusion:
             or (event.cause is not None and self._has_left_out_cause(event.cause))
             or (isinstance(event, Added) and event.source in self.sources)
             or (isinstance(event, Added | Repeated) and not self._gone.isdisjoint(event.evidence))
+            or (isinstance(event, StatusChanged) and not self._gone.isdisjoint(event.chain))
         )
         if is_left_out and isinstance(event, Added):
             self._gone.add(event.subject)

@@ -169,6 +169,18 @@ def test_refutations_by_a_silenced_source_are_undone(pages, bus, silent):
     assert past.list() == [rests, one]
 
 
+def test_doubts_after_the_refutation_of_an_absent_observation_are_undone(pages, bus, silent):
+    noisy, other = pages
+    ground = other.add("observation", "the ground", dedupe_key="ground")
+    resting = bus.page("elsewhere").add("observation", "what rests on it", evidence=[ground.id])
+    noise = noisy.add("observation", "noise")
+    other.add("observation", "the ground", dedupe_key="ground", evidence=[noise.id])
+    other.refute(noise.id, reason="not true")
+    assert bus.page("elsewhere").get(resting.id).chain == [noise.id, ground.id]
+    assert silent(other).get(ground.id) == ground
+    assert silent(bus.page("elsewhere")).get(resting.id) == resting
+
+
 def test_later_events_of_a_silenced_source_do_not_count(pages, bus):
     noisy, other = pages
     kept = other.add("observation", "kept")
