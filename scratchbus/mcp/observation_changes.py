@@ -75,7 +75,9 @@ class ObservationChanges(ToolGroup):
             return brief(await self._page.resolve(id, reason=reason, fence=fence, event_id=event_id))
         call_id = event_id or uuid4().hex
         with _as_one_call(call_id):
-            await self._page.link(id, action, fence=fence, event_id=f"{call_id}/link")
+            before = (await self._workspace.look()).get(id)
+            if before is not None and before.status_class == "open":  # otherwise refused, or a retry
+                await self._page.link(id, action, fence=fence, event_id=f"{call_id}/link")
             return brief(await self._page.resolve(id, reason=reason, fence=fence, event_id=call_id))
 
     @tool("Refute an observation", REPLACES)

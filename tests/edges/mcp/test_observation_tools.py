@@ -227,6 +227,16 @@ async def test_an_update_sends_an_observation_to_review(connect: Connect):
         assert "nothing to update" in await agent.fail("update_observation", id=id)
 
 
+async def test_refused_resolve_with_an_action_links_nothing(connect: Connect):
+    async with connect() as agent:
+        id = (await agent.do("add_observation", type="observation", content="x"))["id"]
+        first = await agent.do("resolve_observation", id=id, action="commit-1", event_id="done")
+        assert first["links"] == ["commit-1"]
+        assert "is resolved" in await agent.fail("resolve_observation", id=id, action="commit-2")
+        assert (await agent.do("get_observation", id=id))["observation"]["links"] == ["commit-1"]
+        assert await agent.do("resolve_observation", id=id, action="commit-1", event_id="done") == first
+
+
 async def test_observations_are_linked_cleared_and_archived(connect: Connect):
     async with connect() as agent:
         first, second = [
