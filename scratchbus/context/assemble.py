@@ -14,7 +14,7 @@ from scratchbus.context import sections
 from scratchbus.context.compaction import after_compaction
 from scratchbus.context.layout import Layout, Part, Section, lay_out
 from scratchbus.context.surface import MAX_CANDIDATES, Candidate, Match, rank
-from scratchbus.domain.checks import check_guards, check_text
+from scratchbus.domain.checks import check_own_event_id, check_text
 from scratchbus.domain.documents import document_of
 from scratchbus.domain.facts import Fact, plain_entity
 from scratchbus.domain.memories import Note, Preference
@@ -140,7 +140,7 @@ def _is_text(value: object) -> bool:
 def assemble(core: Core, request: ContextRequest, record: bool, event_id: str | None) -> Step[Context]:
     """Return the context of a session, an agent, a page and scopes; with `record`, append who was shown what."""
     request.check()
-    check_guards(event_id)
+    check_own_event_id(event_id)
     chosen_sections = [Section("own", text) for text in request.own if text]
     session_notes: list[Note] = []
     if request.scopes:
@@ -199,7 +199,7 @@ def _page(core: Core, request: ContextRequest, name: str, page: str) -> Step[Sec
 def surface(core: Core, request: ContextRequest, record: bool, event_id: str | None) -> Step[Surfaced]:
     """Return the notes of a session and the open observations of a page that are relevant to a query."""
     request.check()
-    check_guards(event_id)
+    check_own_event_id(event_id)
     items: list[Candidate] = []
     if request.session is not None:
         items += (yield from notes.list_all(core, page_of_session(request.session), None)).notes[:MAX_CANDIDATES]
