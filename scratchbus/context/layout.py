@@ -137,8 +137,10 @@ def _shorten(texts: Sequence[_TextPart], fillings: list[_Filling]) -> bool:
         fillings.pop()
         return True
     for text in reversed(texts):
-        if text.shown:
-            text.cut(text.count(text.shown) * 9 // 10)
+        if shown := text.shown:
+            text.cut(text.count(shown) * 9 // 10)
+            if len(text.shown) >= len(shown):  # a coarse counter may count nothing for a short text
+                text.shown = ""
             return True
     return False
 

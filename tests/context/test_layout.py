@@ -119,3 +119,10 @@ def test_a_superadditive_counter_keeps_its_budget():
     assert laid.tokens == steep(laid.text) <= 200
     laid = lay_out([Section("a", "# A " + "word " * 500), Section("b", "# B", ["one"])], 200, steep)
     assert laid.tokens == steep(laid.text) <= 200
+
+
+def test_a_coarse_counter_ends_the_layout():
+    sections = [Section("own", "abc") for _ in range(20)]
+    laid = lay_out(sections, 5, lambda text: len(text) // 4)  # it counts nothing for each section alone
+    assert laid.tokens <= 5
+    assert laid.text.startswith("abc\n\nabc")
