@@ -188,24 +188,37 @@ def evict_all(core: Core) -> Step[dict[str, int]]:
     """Evict files in all sessions of the bus; return how many, by session.
 
     The files of an ended session are deleted by when they were last written to disk; the log listed them as archived
-    when it ended.
+    when it ended. Raises FilesUnavailable for the first directory that cannot be used, after all others.
     """
-    keep_ms, evicted = core.settings.ms("keep_files"), dict[str, int]()
+    evicted, failures = dict[str, int](), list[FilesUnavailable]()
     for name in (yield Fetch(partial(names_in, home_of(core.settings)))):
         session = session_of(core.settings.bus, name)
         if session is None:
             continue
-        is_over = yield from has_ended(core, session)
-        lock = yield from _lock(core, session)
         try:
-            if not is_over:
-                evicted[session] = yield from _evict(core, session)
-            elif keep_ms is not None:
-                cutoff = time.time() - keep_ms / 1000
-                evicted[session] = yield Fetch(partial(directory(core, session).discard, cutoff))
-        finally:
-            lock.close()
+            evicted[session] = yield from _evict_session(core, session)
+        except FilesUnavailable as failure:
+            failures.append(failure)
+    if failures:
+        raise failures[0]
     return {session: count for session, count in evicted.items() if count}
+
+
+def _evict_session(core: Core, session: str) -> Step[int]:
+    keep_ms = core.settings.ms("keep_files")
+    is_over = yield from has_ended(core, session)
+    lock = yield from _lock(core, session)
+    try:
+        if not is_over:
+            return (yield from _evict(core, session))
+        if keep_ms is None:
+            return 0
+        count: int = yield Fetch(partial(directory(core, session).discard, time.time() - keep_ms / 1000))
+        return count
+    except SessionOver:  # it ended meanwhile; its files have their time
+        return 0
+    finally:
+        lock.close()
 
 
 def _evict(core: Core, root: str) -> Step[int]:
@@ -219,7 +232,10 @@ def _evict(core: Core, root: str) -> Step[int]:
     for file in files:
         reason = "age" if file.ms < oldest_ms else "size" if total > core.settings.max_files else ""
         if reason:
-            yield Fetch(partial(scratch.remove, file.path))
+            try:
+                yield Fetch(partial(scratch.remove, file.path))
+            except InvalidField:  # something else is at its path, or above it
+                reason = "missing"
             yield from edit(core, page, RemoveFile.parse({"path": file.path, "why": reason}))
             total -= file.size
             count += 1

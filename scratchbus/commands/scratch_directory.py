@@ -20,7 +20,8 @@ from typing import IO, NamedTuple
 from urllib.parse import quote, unquote
 
 from scratchbus.domain.conversations import check_path
-from scratchbus.errors import FilesUnavailable, InvalidField, InvalidInput, NotFound, TooLarge, shown
+from scratchbus.domain.values import page_of_session
+from scratchbus.errors import FilesUnavailable, InvalidField, InvalidInput, InvalidName, NotFound, TooLarge, shown
 
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _BELOW = _OPEN | os.O_NOFOLLOW
@@ -55,9 +56,16 @@ def name_of(bus: str, session: str) -> str:
 
 
 def session_of(bus: str, name: str) -> str | None:
-    """Return the session whose directory has this name; None if it is of another bus, or the name was shortened."""
+    """Return the session whose directory has this name; None if it has none, or one that was shortened.
+
+    A directory of another bus has none, and neither has one that someone else made.
+    """
     session = unquote(name.rpartition("+")[2])
-    return session if session and "~" not in name and name_of(bus, session) == name else None
+    try:
+        page_of_session(session)
+        return session if "~" not in name and name_of(bus, session) == name else None
+    except (InvalidName, UnicodeEncodeError):
+        return None
 
 
 def names_in(home: Path) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import tempfile
 import threading
 from contextlib import suppress
@@ -190,6 +191,28 @@ def test_evict_files_covers_all_sessions_even_ended_ones(bus, files, clock):
     assert not new.parent.parent.exists()
     assert files.path("of a program").exists()
     assert bus.evict_files() == {}
+
+
+def test_directories_of_others_do_not_stop_an_eviction(bus, files, clock):
+    files.write("old", "1")
+    own = files.path().parent
+    own.with_name(own.name.replace("s1", "not%20a%20session")).mkdir()
+    own.with_name(own.name.replace("s1", "a-file")).write_text("")
+    clock.advance("31d")
+    with pytest.raises(FilesUnavailable, match="a-file"):
+        bus.evict_files()
+    assert files.list() == []
+
+
+def test_a_file_whose_path_leads_elsewhere_is_evicted_as_missing(files, clock, bus):
+    files.write("a/b", "1")
+    files.write("c", "1")
+    shutil.rmtree(files.path("a"))
+    files.path("a").write_text("a file now")
+    clock.advance("31d")
+    assert bus.evict_files() == {"s1": 2}
+    assert files.path("a").read_text() == "a file now"
+    assert [event.why for event in files.history("a/b")[1:]] == ["missing"]
 
 
 def test_expirer_evicts_old_files(bus, files, clock):
