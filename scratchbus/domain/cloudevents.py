@@ -23,6 +23,7 @@ from scratchbus.errors import InvalidField, shown
 _REQUIRED: Final = ("id", "source", "type")
 _OURS: Final = "scratchbus.added"
 _KEPT: Final = ("type", "content", "tags", "context", "metadata", "confidence", "owner")
+_LINE_END = re.compile(r"\r\n?|\n")  # `splitlines` would also split texts, as at U+2028
 _NOT_A_NAME = re.compile(r"[^A-Za-z0-9_.@/-]+")
 
 
@@ -85,7 +86,7 @@ def _documents(text: str) -> list[Any]:
     else:
         return document if isinstance(document, list) else [document]
     found = []
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(_LINE_END.split(text), 1):
         if line.strip():
             try:
                 found.append(json.loads(line))

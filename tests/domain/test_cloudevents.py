@@ -105,6 +105,12 @@ def test_the_input_is_one_event_a_list_or_json_lines():
     assert read_cloud_events("[]") == []
 
 
+def test_line_separators_in_a_text_do_not_end_a_line():
+    two = [{**PLAIN, "id": each, "data": "one\u2028two\x85three"} for each in "ab"]
+    lines = "\r\n".join(json.dumps(each, ensure_ascii=False) for each in two)
+    assert [each["content"] for each in read_cloud_events(lines)] == ["one\u2028two\x85three"] * 2
+
+
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
