@@ -58,7 +58,7 @@ If you have nothing to add, respond with:
 """
 
 _FENCED: Final = re.compile(r"```(?:json)?\s*(?=\{)", re.IGNORECASE)
-_NULL: Final = re.compile(r"\s*(?:```(?:json)?)?\s*null\s*(?:```)?\s*", re.IGNORECASE)
+_NULL: Final = re.compile(r"(?:```(?:json)?)?\s*null\s*(?:```)?", re.IGNORECASE)
 _MAX_TRIES: Final = 1_000
 _decoder: Final = json.JSONDecoder(strict=False)  # models put unescaped line breaks into strings
 
@@ -106,7 +106,7 @@ def parse_reply(text: object) -> str | None:
     """
     if not isinstance(text, str):
         raise InvalidField("reply", f"{shown(text)} is not a text")
-    if _NULL.fullmatch(text):
+    if _NULL.fullmatch(text.strip()):
         return None
     value = next((found["scratchpad"] for found in _objects(text) if "scratchpad" in found), _NOTHING)
     if value is _NOTHING:

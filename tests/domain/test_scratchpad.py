@@ -1,6 +1,7 @@
 """Scratchpads: the section that agents see, the prompt after a run, and replies to it."""
 
 import json
+import time
 
 import pytest
 from hypothesis import given
@@ -93,6 +94,7 @@ If you have nothing to add, respond with:
         ('```json\n{"scratchpad": null}\n```', None),
         ("null", None),
         ("```json\nnull\n```", None),
+        (" \n```\n null \n```\n", None),
     ],
 )
 def test_a_reply_is_parsed(reply, content):
@@ -122,6 +124,13 @@ def test_an_invalid_reply_is_refused_in_one_line(reply):
         parse_reply(reply)
     assert "\n" not in str(refused.value)
     assert len(str(refused.value)) < 300
+
+
+def test_a_reply_of_blanks_is_refused_in_linear_time():
+    start = time.thread_time()
+    with pytest.raises(InvalidField, match="has no JSON like"):
+        parse_reply("\n" * 100_000)
+    assert time.thread_time() - start < 1
 
 
 def test_a_long_reply_is_truncated():
