@@ -104,15 +104,20 @@ class InsertIntoText(_TextEdit):
 
 
 def create(core: Core, page: str, arguments: Mapping[str, Any]) -> Step[Text]:
-    """Write a new text. Raises Conflict if there is a text or a directory at its path."""
+    """Write a new text. Raises Conflict if there is a text or a directory at its path, unless this is a retry."""
     command = CreateText.parse(arguments)
-    texts = yield from _texts(core, page)
-    ancestor = next((each for each in _above(command.path) if each in texts), None)
-    if ancestor is not None:
-        raise Conflict(f"{shown(ancestor)} is a text, not a directory; choose another path")
-    if command.path not in texts and _below(texts, command.path):
-        raise Conflict(f"{shown(command.path)} is a directory; choose another path")
+    problem = _problem_at(command.path, (yield from _texts(core, page)))
+    if problem and not (yield from is_retry(core, command.on(core, page), command.about)):
+        raise Conflict(f"{problem}; choose another path")
     return cast(Text, (yield from edit(core, page, command)))
+
+
+def _problem_at(path: str, texts: Mapping[str, Text]) -> str:
+    """Return why there can be no text at a path, "" if there can be."""
+    ancestor = next((each for each in _above(path) if each in texts), None)
+    if ancestor is not None:
+        return f"{shown(ancestor)} is a text, not a directory"
+    return f"{shown(path)} is a directory" if path not in texts and _below(texts, path) else ""
 
 
 def change(core: Core, page: str, kind: type[MemoryEdit], arguments: Mapping[str, Any]) -> Step[Text]:

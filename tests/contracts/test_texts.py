@@ -217,3 +217,18 @@ def test_an_import_restores_turns_files_and_texts(new_bus: NewBus, tmp_path: Pat
         assert copy.turns("s1").shown() == bus.turns("s1").shown()
         assert copy.files("s1").list() == bus.files("s1").list()
         assert copy.texts("p").list() == bus.texts("p").list()
+
+
+def test_a_retry_of_a_creation_is_known_whatever_is_at_its_path_now(texts):
+    texts.create("a", "1", event_id="e1")
+    texts.create("b/c", "2", event_id="e2")
+    for path in ("a", "b"):
+        texts.delete(path)
+    texts.create("a/d", "3")
+    texts.create("b", "4")
+    assert texts.create("a", "1", event_id="e1").content == "1"
+    assert texts.create("b/c", "2", event_id="e2").content == "2"
+    assert [text.path for text in texts.list()] == ["a/d", "b"]
+    for path, event_id in (("a", "e3"), ("b/c", None)):
+        with pytest.raises(Conflict, match="choose another path"):
+            texts.create(path, "5", event_id=event_id)
