@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 
 from scratchbus.commands.add_many import add_many
 from scratchbus.commands.change import Resolve
@@ -95,8 +94,12 @@ def settle_contests(core: Core, page: str) -> Step[None]:
         contested = {each.id for each in (yield from pending_review(core, page))}
         for each in questions:
             if each.id not in contested:
-                with suppress(Conflict, NotFound):  # someone else was faster
+                try:
                     yield from execute(core, page, Resolve, {"id": each.id, "reason": "the facts agree now"})
+                except (Conflict, NotFound):
+                    continue  # someone else was faster
+                except InvalidInput as problem:  # its type cannot be resolved; the facts are in the log
+                    logger.warning("a question about facts was not resolved", page=page, reason=str(problem))
 
 
 def _open_questions(core: Core, page: str) -> Step[list[Observation]]:

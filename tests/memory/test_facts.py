@@ -11,6 +11,7 @@ import pytest
 
 from scratchbus import AsyncBus, Bus, Facts, NewObservation
 from scratchbus.commands.contested_facts import CONTEST
+from scratchbus.domain.registry_yaml import parse_registry
 from scratchbus.errors import (
     Conflict,
     EventIdReused,
@@ -333,6 +334,23 @@ def test_contested_facts_go_to_review_with_both_sides(connect):
     assert facts.query("App") == [two]
     assert facts.pending_review() == []
     assert bus.page("knowledge:p1").get(question.id).status == "resolved"
+
+
+def test_a_question_that_cannot_be_resolved_does_not_fail_a_retraction(bus, facts, connect):
+    types = bus.types.text.replace("  pending_confirmation:\n", "  pending_confirmation:\n    lifecycle: judged\n")
+    types += """
+lifecycles:
+  judged:
+    statuses: {pending_review: open, right: closed, wrong: closed}
+    initial: [pending_review]
+    transitions: {pending_review: [right, wrong, archived]}
+"""
+    bus.push_types(parse_registry(types, "types.yaml"))
+    first = facts.assert_fact("User", "lives_in", "Rome", valid_at="2020-01-01")
+    connect(source="other").facts("p1").assert_fact("User", "lives_in", "Oslo", valid_at="2020-01-01")
+    (question,) = facts.pending_review()
+    assert facts.retract(first, "it was Oslo").retraction.reason == "it was Oslo"
+    assert bus.page("knowledge:p1").get(question.id).status == "pending_review"
 
 
 def test_a_source_that_corrects_itself_ends_the_review(bus, connect):
