@@ -266,7 +266,8 @@ def _reopened_ttl(lifetime: Lifetime, kind: ObservationType | None, occasion: Oc
 def _check_ids(ids: object) -> list[str]:
     if not isinstance(ids, Collection):
         raise InvalidField("ids", f"{shown(ids)} is not a list of observation ids")
-    return list(dict.fromkeys(check_id(id) for id in ([ids] if isinstance(ids, str) else ids)))
+    unique = dict.fromkeys(check_id(id) for id in ([ids] if isinstance(ids, str) else ids))
+    return sorted(unique) if isinstance(ids, set | frozenset) else list(unique)
 
 
 class Clear(Given):

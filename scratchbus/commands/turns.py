@@ -39,7 +39,7 @@ def _check_ids(ids: object) -> list[str]:
         raise InvalidField(
             "turns", "is empty; give the ids of the turns to replace, or leave it out to replace all shown"
         )
-    return found
+    return sorted(found) if isinstance(ids, set | frozenset) else found
 
 
 _Tokens = Annotated[int | None, CheckedBy(partial(check_whole, "tokens", minimum=0))]

@@ -201,7 +201,10 @@ def check_label(field: str, value: object) -> str:
 
 
 def check_tags(tags: object, maximum: int = sys.maxsize) -> list[str]:
-    """Return the tags without duplicates, in the given order. Raises InvalidField, and TooLarge above `maximum`."""
+    """Return the tags without duplicates, in the given order; those of a set are sorted.
+
+    Raises InvalidField, and TooLarge above `maximum`.
+    """
     if tags is None:
         return []
     if isinstance(tags, str) or not isinstance(tags, list | tuple | set | frozenset):
@@ -209,7 +212,7 @@ def check_tags(tags: object, maximum: int = sys.maxsize) -> list[str]:
     for tag in tags:
         if type(tag) is not str or not _is_plain(tag):  # skips the slower check for most tags
             check_label("tags", tag)
-    unique = list(dict.fromkeys(tags))
+    unique = sorted(tags) if isinstance(tags, set | frozenset) else list(dict.fromkeys(tags))
     if len(unique) > maximum:
         raise TooLarge("tags", len(unique), maximum, "tags", "give fewer")
     return unique
@@ -236,14 +239,18 @@ def check_some(field: str, value: str | Collection[str] | None) -> frozenset[str
 
 
 def check_ids(ids: object, field: str, maximum: int) -> list[str]:
-    """Return ids of observations without duplicates. Raises InvalidField, InvalidId or TooLarge."""
+    """Return ids of observations without duplicates; those of a set are sorted, since a retry may get another order.
+
+    Raises InvalidField, InvalidId or TooLarge.
+    """
     if ids is None:
         return []
     if isinstance(ids, str) or not isinstance(ids, Collection):
         raise InvalidField(field, f"{shown(ids)} is not a list of observation ids")
     if len(ids) > maximum:
         raise TooLarge(field, len(ids), maximum, "ids", "give fewer")
-    return list(dict.fromkeys(check_id(id) for id in ids))
+    unique = dict.fromkeys(check_id(id) for id in ids)
+    return sorted(unique) if isinstance(ids, set | frozenset) else list(unique)
 
 
 check_evidence = partial(check_ids, field="evidence", maximum=MAX_EVIDENCE)

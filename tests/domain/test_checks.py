@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scratchbus.domain.checks import check_object
+from scratchbus.commands.change import Clear
+from scratchbus.commands.turns import CompactTurns
+from scratchbus.domain.checks import check_evidence, check_object, check_tags
 from scratchbus.errors import InvalidInput
 
 NUMBERS = st.integers() | st.floats() | st.sampled_from([10**15, 10**15 + 1, -(10**15), 1e15, -0.0, math.nan, math.inf])
@@ -67,3 +69,14 @@ def test_an_object_is_limited_to_64_kib_of_json(size: int) -> None:
     else:
         with pytest.raises(InvalidInput):
             check_object("context", value)
+
+
+@pytest.mark.parametrize("kind", [set, frozenset])
+def test_a_set_has_the_same_order_in_every_process(kind: type) -> None:
+    tags = [f"tag {number:03}" for number in range(100)]
+    ids = [f"01J0000000000000000000{number:04}" for number in range(100)]
+    turns = [f"turn_{number}" for number in range(10**12, 10**12 + 100)]
+    assert check_tags(kind(tags)) == tags
+    assert check_evidence(kind(ids)) == ids
+    assert Clear.parse({"ids": kind(ids)}).ids == ids
+    assert CompactTurns.parse({"summary": "x", "turns": kind(turns)}).turns == turns
