@@ -88,18 +88,21 @@ def _question(key: str, facts: Sequence[Fact]) -> NewObservation:
 
 
 def settle_contests(core: Core, page: str) -> Step[None]:
-    """Resolve the observations whose facts no longer contest each other."""
+    """Resolve the observations whose facts no longer contest each other; ask again about others at the same time."""
     questions = yield from _open_questions(core, page)
     if questions:
         contested = {each.id for each in (yield from pending_review(core, page))}
-        for each in questions:
-            if each.id not in contested:
-                try:
-                    yield from execute(core, page, Resolve, {"id": each.id, "reason": "the facts agree now"})
-                except (Conflict, NotFound):
-                    continue  # someone else was faster
-                except InvalidInput as problem:  # its type cannot be resolved; the facts are in the log
-                    logger.warning("a question about facts was not resolved", page=page, reason=str(problem))
+        settled = [each for each in questions if each.id not in contested]
+        for each in settled:
+            try:
+                yield from execute(core, page, Resolve, {"id": each.id, "reason": "the facts agree now"})
+            except (Conflict, NotFound):
+                continue  # someone else was faster
+            except InvalidInput as problem:  # its type cannot be resolved; the facts are in the log
+                logger.warning("a question about facts was not resolved", page=page, reason=str(problem))
+        others = yield from read_facts(core, page, None, lambda known: _contested_beside(known, _fact_ids(settled)))
+        if others:
+            yield from ask_about(core, page, others)
 
 
 def _open_questions(core: Core, page: str) -> Step[list[Observation]]:
@@ -116,3 +119,9 @@ def _fact_ids(observations: Iterable[Observation]) -> list[str]:
 
 def _is_contested(known: KnownFacts, id: str) -> bool:
     return any(known.span(fact.added_seq).state == "contested" for fact in known.facts([id]))
+
+
+def _contested_beside(known: KnownFacts, ids: Iterable[str]) -> list[Fact]:
+    """Return the contested facts about the same subject, relation and time as these facts."""
+    beside = [other for fact in known.facts(ids) for other in known.at_same_moment(fact.added_seq)]
+    return [fact for fact in beside if known.span(fact.added_seq).state == "contested"]

@@ -353,6 +353,23 @@ lifecycles:
     assert bus.page("knowledge:p1").get(question.id).status == "pending_review"
 
 
+def test_sources_that_joined_a_contest_are_asked_about_when_the_first_withdraw(bus, connect):
+    sources = [connect(source=name).facts("p1") for name in ("one", "two", "three", "four")]
+    told = [
+        facts.assert_fact("App", "runs_on", f"Node {number}", valid_at="2026-01-01")
+        for number, facts in enumerate(sources)
+    ]
+    (first,) = sources[0].pending_review()
+    for facts, fact in zip(sources[:2], told[:2], strict=True):
+        facts.retract(fact.id, "I looked again")
+    (second,) = sources[0].pending_review()
+    assert first.context["facts"] == [fact.id for fact in told[:2]]
+    assert second.context["facts"] == [fact.id for fact in told[2:]]
+    assert bus.page("knowledge:p1").get(first.id).status == "resolved"
+    sources[2].retract(told[2].id, "I looked again")
+    assert sources[0].pending_review() == []
+
+
 def test_a_source_that_corrects_itself_ends_the_review(bus, connect):
     facts, theirs = bus.facts("p1"), connect(source="other").facts("p1")
     facts.assert_fact("App", "runs_on", "Node 22", valid_at="2026-01-01")
