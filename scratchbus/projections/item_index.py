@@ -154,20 +154,23 @@ class ItemIndex:
         if self._fulltext is None:
             from sqlite3 import connect  # late: only a query needs it
 
-            self._fulltext = connect(":memory:", check_same_thread=False, isolation_level=None)
-            weakref.finalize(self, self._fulltext.close).atexit = False
-            self._fulltext.execute(
-                "CREATE VIRTUAL TABLE items USING fts5(id UNINDEXED, text, tokenize='porter unicode61')"
-            )
+            index = connect(":memory:", check_same_thread=False, isolation_level=None)
+            weakref.finalize(self, index.close).atexit = False
+            index.execute("CREATE VIRTUAL TABLE items USING fts5(id UNINDEXED, text, tokenize='porter unicode61')")
+            self._fulltext = index
         changed = [self._all[id] for id in self._unindexed]
         self._fulltext.execute("BEGIN")
-        outdated = [(self._rows[item.id],) for item in changed if item.id in self._rows]
-        self._fulltext.executemany("DELETE FROM items WHERE rowid = ?", outdated)
-        for item in changed:
-            row = self._rows.setdefault(item.id, len(self._rows))
-            if text := "" if item.deleted else text_of(item):
-                self._fulltext.execute("INSERT INTO items (rowid, id, text) VALUES (?, ?, ?)", (row, item.id, text))
-        self._fulltext.execute("COMMIT")
+        try:
+            outdated = [(self._rows[item.id],) for item in changed if item.id in self._rows]
+            self._fulltext.executemany("DELETE FROM items WHERE rowid = ?", outdated)
+            for item in changed:
+                row = self._rows.setdefault(item.id, len(self._rows))
+                if text := "" if item.deleted else text_of(item):
+                    self._fulltext.execute("INSERT INTO items (rowid, id, text) VALUES (?, ?, ?)", (row, item.id, text))
+            self._fulltext.execute("COMMIT")
+        except BaseException:
+            self._fulltext.execute("ROLLBACK")  # else no later query could begin
+            raise
         self._unindexed.clear()
         return self._fulltext
 

@@ -1,6 +1,11 @@
 """The items of a store in memory."""
 
+from unittest.mock import Mock
+
+import pytest
+
 from scratchbus.domain.items import StoreItem
+from scratchbus.projections import item_index
 from scratchbus.projections.item_index import ItemIndex
 
 
@@ -16,3 +21,13 @@ def test_the_size_of_an_item_index_includes_the_values():
     assert index.size == empty.size + 60_000
     index.load({"item_a": item({}, 2)})
     assert index.size == empty.size
+
+
+def test_an_interrupted_query_leaves_the_next_one_possible(monkeypatch):
+    index = ItemIndex()
+    index.load({"item_a": item({"a": "some words"})})
+    with monkeypatch.context() as patch:
+        patch.setattr(item_index, "text_of", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            index.search((), {}, "words", 10, 0, 0)
+    assert [found.item.key for found in index.search((), {}, "words", 10, 0, 0)] == ["k"]
