@@ -109,6 +109,8 @@ def write(core: Core, root: str, arguments: Mapping[str, Any]) -> Step[ScratchFi
         raise TooLarge("content", len(content), limit, "bytes", "write less, or raise max_files")
     fields = {"path": arguments["path"], "size": len(content), "sha256": sha256(content).hexdigest()}
     command = WriteFile.parse({**fields, "event_id": arguments["event_id"]})
+    if (yield from is_retry(core, command.on(core, page), command.about)):
+        return cast(ScratchFile, (yield from edit(core, page, command)))
     yield from _check_open(core, root)
     lock = yield from _lock(core, root)
     try:
@@ -131,6 +133,8 @@ def delete(core: Core, root: str, arguments: Mapping[str, Any]) -> Step[None]:
     """Delete a file. Raises NotFound."""
     page = page_of_session(root)
     command = RemoveFile.parse({"path": arguments["path"], "event_id": arguments["event_id"]})
+    if (yield from is_retry(core, command.on(core, page), command.about)):
+        return
     yield from _check_open(core, root)
     lock = yield from _lock(core, root)
     try:

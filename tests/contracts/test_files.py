@@ -173,6 +173,23 @@ def test_ended_session_accepts_no_files(bus, files):
     assert files.read("a") == b"1"
 
 
+def test_a_retry_is_recognised_after_the_session_has_ended(bus, files):
+    written = files.write("a", "1", event_id="e1")
+    files.delete("a", event_id="e2")
+    bus.end_session("s1")
+    length = log_length(bus)
+    assert files.write("a", "1", event_id="e1") == written
+    files.delete("a", event_id="e2")
+    with pytest.raises(EventIdReused):
+        files.write("a", "2", event_id="e1")
+    for act in (lambda: files.write("a", "1", event_id="e3"), lambda: files.delete("a", event_id="e4")):
+        with pytest.raises(SessionOver):
+            act()
+    assert log_length(bus) == length
+    with pytest.raises(NotFound):
+        files.read("a")
+
+
 def test_evict_files_covers_all_sessions_even_ended_ones(bus, files, clock):
     files.write("old", "1")
     over = bus.files("a/b:c")
