@@ -69,11 +69,13 @@ def session_of(bus: str, name: str) -> str | None:
 
 
 def names_in(home: Path) -> list[str]:
-    """Return the names of the directories of all sessions."""
+    """Return the names of the directories of all sessions. Raises FilesUnavailable."""
     try:
         return sorted(os.listdir(home / _BRAIN))
     except FileNotFoundError:
         return []
+    except OSError as error:
+        raise FilesUnavailable(str(home / _BRAIN), error.strerror or str(error)) from error
 
 
 class ScratchDirectory:

@@ -221,6 +221,17 @@ def test_directories_of_others_do_not_stop_an_eviction(bus, files, clock):
     assert files.list() == []
 
 
+def test_an_eviction_that_cannot_list_the_directories_says_so(bus, files):
+    brain = files.path().parent.parent
+    brain.rename(brain.with_name("moved"))
+    brain.write_text("a file now")
+    try:
+        with pytest.raises(FilesUnavailable, match="brain: Not a directory; free space or fix the permissions"):
+            bus.evict_files()
+    finally:
+        brain.unlink()
+
+
 def test_a_file_whose_path_leads_elsewhere_is_evicted_as_missing(files, clock, bus):
     files.write("a/b", "1")
     files.write("c", "1")
