@@ -10,6 +10,7 @@ from typing import NamedTuple
 from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Pause, Step, ask, ask_all
 from scratchbus.errors import (
+    ArchiveError,
     EngineError,
     InvalidPosition,
     LogError,
@@ -123,7 +124,7 @@ def renew(core: Core) -> Step[None]:
             return
         except RebuildHeld:
             yield Pause(_WAIT)
-        except (EngineError, LogError) as problem:
+        except (EngineError, LogError, ArchiveError) as problem:
             logger.warning("the state cannot be rebuilt from here", reason=str(problem))
             return
 

@@ -18,7 +18,7 @@ from scratchbus.readmodel.rebuild import Pace, Rebuilt
 from scratchbus.readmodel.relations import open_relations
 from scratchbus.scheduling.expiry import sweep
 from tests.engines import ONE
-from tests.inspection import await_tick, documents, keys_of, project, raw_append, send
+from tests.inspection import archive, await_tick, documents, keys_of, project, raw_append, send
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.engines(*ONE)
@@ -292,6 +292,23 @@ def test_reads_say_so_when_older_state_cannot_be_rebuilt(newer_code, bus, page, 
     send(bus, "XTRIM", keys_of(bus).log, "MAXLEN", 1)
     with pytest.raises(StateTooOld, match="run `scratchbus rebuild`"):
         connect().page("main").list()
+
+
+def test_connecting_works_when_older_state_cannot_be_rebuilt_from_the_archive(connect, monkeypatch, tmp_path):
+    bus = connect(archive_url=tmp_path / "archive", retain="1ms", retain_events=1)
+    for content in "one", "two", "three":
+        bus.page("main").add("observation", content)
+    project(bus)
+    archive(bus)
+    for segment in (tmp_path / "archive").rglob("*.jsonl.zst"):
+        segment.write_bytes(b"damaged")
+    with monkeypatch.context() as newer:
+        make_newer(newer)
+        page = connect(archive_url=tmp_path / "archive").page("main")
+        page.add("observation", "four")
+        with pytest.raises(StateTooOld, match="run `scratchbus rebuild`"):
+            page.list()
+    Checkpoint.parse.cache_clear()
 
 
 @pytest.mark.parametrize("event_id", ["e1", "mine|1|a"])
