@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from scratchbus.domain.position import START, Position
 from scratchbus.engine.steps import Call, Collect, Send, Sent, Step
-from scratchbus.errors import PositionLost
+from scratchbus.errors import ArchiveDamaged, ArchiveForeign, PositionLost
 from scratchbus.eventlog.below_floor import Floor, archived_after
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.foreign import appended
@@ -46,8 +46,8 @@ class LogReader:
     `floor` is the log's floor, set by the first read.
 
     Where events are missing it continues after them and reports that; the caller decides what it means. With
-    `skips_lost` it also does so where the archive cannot be read. `until` is the stream id, or the time in ms, of the
-    last wanted entry.
+    `skips_lost` it also does so where the archive is not set, damaged or of another log; one that is unavailable may
+    be read later. `until` is the stream id, or the time in ms, of the last wanted entry.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class LogReader:
         if at < floor.position and not (yield from is_complete(keys, at, entries)):
             try:
                 archived = (yield from archived_after(self._log, floor, at, count)).entries
-            except PositionLost as lost:
+            except (PositionLost, ArchiveDamaged, ArchiveForeign) as lost:
                 if not self._skips_lost:
                     raise
                 logger.warning(

@@ -18,7 +18,7 @@ from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import START, Position
 from scratchbus.engine.scripts import Command
 from scratchbus.engine.steps import Step, ask, ask_all
-from scratchbus.errors import EngineForbidden, EngineReadOnly, PositionLost
+from scratchbus.errors import ArchiveDamaged, ArchiveForeign, EngineForbidden, EngineReadOnly, PositionLost
 from scratchbus.eventlog import paged_out
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key
@@ -179,8 +179,9 @@ def _provable(log: Log, shard: int, final: Final, known: Mapping[str, RawEntry])
         try:
             index_entries = [PagedOut.of(document) for document in documents]
             rebuilt = yield from paged_out.rebuild(log, shard, index_entries, known)
-        except PositionLost:
-            continue  # without permission to read them, do not page them out
+        except (PositionLost, ArchiveDamaged, ArchiveForeign) as lost:
+            logger.warning("observations stay in the engine", page=page, reason=str(lost))
+            continue
         by_id = {document.id: document for document in rebuilt}
         if equal := [document for document in documents if by_id.get(document.id) == document]:
             provable[page] = equal

@@ -12,7 +12,15 @@ from scratchbus.domain.observation import Observation
 from scratchbus.domain.page_events import Due, StatusChanged
 from scratchbus.domain.position import START, BusPosition, Position
 from scratchbus.engine.steps import Step, ask
-from scratchbus.errors import LogGap, LogRewound, NotFound, PositionLost, VersionConflict
+from scratchbus.errors import (
+    ArchiveDamaged,
+    ArchiveForeign,
+    LogGap,
+    LogRewound,
+    NotFound,
+    PositionLost,
+    VersionConflict,
+)
 from scratchbus.eventlog import reader
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.bus_log import Log
@@ -68,7 +76,7 @@ def _next_events(log: Log, after: str | None) -> Step[tuple[list[Position], Chun
     try:
         at = yield from cursors(log, after)
         chunks = yield from reader.read(log, at)
-    except (PositionLost, LogGap, LogRewound) as lost:
+    except (PositionLost, LogGap, LogRewound, ArchiveDamaged, ArchiveForeign) as lost:
         positions, chunks, missing = yield from _read_past_gap(log, after)
         counts.missed += missing
         logger.warning("reminders continue after missing events", events=missing, reason=str(lost))
@@ -158,7 +166,7 @@ def _state_after(core: Core, event: Event, states: States) -> Step[Observation |
         current = states[max(states)] if states else None
         try:
             events = yield from history(core.log, event.page, event.subject)
-        except PositionLost as lost:
+        except (PositionLost, ArchiveDamaged, ArchiveForeign) as lost:
             logger.warning("reminders use its current state", position=str(event.position), reason=str(lost))
             return current
         state: Observation | None = None

@@ -325,6 +325,23 @@ def test_reading_archived_events_without_archive_url_names_the_setting(connect, 
     assert [one.content for one in other.active()]
 
 
+def test_a_damaged_archive_does_not_stop_paging_out(connect, bus, tmp_path):
+    page = bus.page("main")
+    old = [page.add("observation", f"old {n}") for n in range(6)]
+    project(bus)
+    archive(bus)
+    for one in old:
+        page.archive(one.id)
+    for segment in (tmp_path / "archive").rglob("*.jsonl.zst"):
+        segment.write_bytes(b"damaged")
+    other = connect("other", archive_url=tmp_path / "archive")
+    assert page_all_out(other) == 0
+    late = page.add("observation", "late")
+    page.archive(late.id)
+    assert page_all_out(other) == 1
+    assert {id for _, id in documents(other)} == {one.id for one in old}
+
+
 def test_concurrent_page_outs_lose_nothing(connect, bus, page):
     fill(page, 60)
     project(bus)

@@ -17,7 +17,7 @@ from scratchbus.scheduling.reminders import react, remind
 from scratchbus.telemetry.counters import counts
 from tests.engines import ONE
 from tests.halted import Halted
-from tests.inspection import all_events, keys_of, log_length, project, send
+from tests.inspection import all_events, archive, keys_of, log_length, project, send
 from tests.waiting import eventually
 
 KEEPS = """
@@ -452,6 +452,38 @@ def test_reminders_continue_after_missing_events_and_log_them(bus, page, capfd, 
     assert page.get(reminder.id).due_at is None
     page.add("risk_alert", "now")
     while bus.converse(react(bus.core))[1]:
+        pass
+    assert page.get(reminder.id).due_at is not None
+
+
+@pytest.mark.parametrize("is_trigger_archived", [False, True])
+def test_reminders_continue_after_events_in_a_damaged_archive(connect, tmp_path, capfd, is_trigger_archived):
+    bus = connect(archive_url=tmp_path / "archive", retain="1ms", retain_events=1)
+    page = bus.page("main")
+    reminder = page.add("reminder", "look again", remind_on={"type": "observation", "status": "resolved"})
+    story = page.add("observation", "story")
+    if is_trigger_archived:
+        page.resolve(story.id)
+    page.add("risk_alert", "a")
+    page.add("risk_alert", "b")
+    if not is_trigger_archived:
+        while bus.converse(react(bus.core))[1]:
+            pass
+    project(bus)
+    assert any(each.trimmed for each in archive(bus))
+    for segment in (tmp_path / "archive").rglob("*.jsonl.zst"):
+        segment.write_bytes(b"damaged")
+    other = connect("other", archive_url=tmp_path / "archive")
+    if not is_trigger_archived:
+        other.page("main").resolve(story.id)
+        other.page("main").link(story.id, "goal-1")
+    while other.converse(react(other.core))[1]:
+        pass
+    warning = "after missing events" if is_trigger_archived else "use its current state"
+    assert warning in capfd.readouterr().err
+    assert (page.get(reminder.id).due_at is None) is is_trigger_archived
+    other.page("main").resolve(other.page("main").add("observation", "late").id)
+    while other.converse(react(other.core))[1]:
         pass
     assert page.get(reminder.id).due_at is not None
 
