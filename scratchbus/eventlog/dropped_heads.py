@@ -16,7 +16,7 @@ from scratchbus.domain.schedule import blockers_in_head
 from scratchbus.domain.values import millis
 from scratchbus.engine.scripts import Command, Key, lua_script
 from scratchbus.engine.steps import Call, Step, ask, ask_all
-from scratchbus.errors import EngineError
+from scratchbus.errors import BusClosed, EngineError
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import read_checkpoint
 from scratchbus.eventlog.codec import encode_tags
@@ -108,7 +108,7 @@ def restore_missing_head(
 
 def drop_restored_heads(keys: ShardKeys, page: str, restored: dict[str, list[str]]) -> Step[None]:
     """Drop the restored heads that nothing was written to: otherwise they would stay for good."""
-    with suppress(EngineError):  # the write is what counts
+    with suppress(EngineError, BusClosed):  # the write is what counts
         yield from drop_heads(keys, page, {subject: heads[-1] for subject, heads in restored.items() if heads})
 
 

@@ -12,10 +12,11 @@ import pytest
 
 from scratchbus import Bus, NewObservation
 from scratchbus.domain.events import StatusChanged
-from scratchbus.errors import CodeTooOld, InvalidTransition, NotFound, PositionLost
+from scratchbus.errors import BusClosed, CodeTooOld, InvalidTransition, NotFound, PositionLost
 from scratchbus.eventlog import index_entries as index_of
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key, read_checkpoint
+from scratchbus.eventlog.dropped_heads import _drop_heads
 from scratchbus.eventlog.ids import new_event_id
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.paged_out import locate, read_index
@@ -27,6 +28,7 @@ from scratchbus.scheduling.expiry import run_expirer
 from scratchbus.scheduling.paging_out import page_out
 from tests.cases import case
 from tests.engines import ALL
+from tests.faults.interposing import interposed
 from tests.inspection import archive, assert_sound, documents, forget, heads, keys_of, project, send, settle
 from tests.waiting import eventually
 
@@ -208,6 +210,19 @@ def test_a_link_pages_an_observation_in_until_the_next_page_out(bus, paged):
     assert ("main", id) not in documents(bus)
     assert page.get(id) == linked
     assert bus.verify().is_sound
+
+
+def test_a_bus_closed_after_a_link_paged_an_observation_in_returns_the_result(bus, page):
+    story = page.archive(page.add("observation", "story").id)
+    assert page_all_out(bus) == 1
+
+    def around(call, send):
+        if any(command[1] == _drop_heads.sha for command in call.commands):
+            raise BusClosed
+        return send()
+
+    with interposed(bus, around):
+        assert page.link(story.id, "goal-1").version == 3
 
 
 def test_refuting_evidence_leaves_paged_out_dependents_archived(bus):
