@@ -13,7 +13,7 @@ from hiredis import pack_command
 from scratchbus.domain.position import START, Position
 from scratchbus.engine.scripts import Command
 from scratchbus.engine.steps import Call, Collect, Interrupted, Joint, Send, Step, Wrote
-from scratchbus.errors import EngineError, EngineLoading, InvalidName, NotReplicated, VersionConflict
+from scratchbus.errors import BusClosed, EngineError, EngineLoading, InvalidName, NotReplicated, VersionConflict
 from scratchbus.eventlog import ids
 from scratchbus.eventlog.append_command import append_command, read_reply
 from scratchbus.eventlog.bus_log import MAX_PAGES, Log, PageOfLog, read_end
@@ -109,8 +109,10 @@ def _append(
         except (Interrupted, EngineLoading) as lost:
             scan = yield from search_lost(log, shard, after or before, writes, lost, started, attempt)
             attempt += 1
-        except EngineError as error:
-            annotate(error, first, is_in_doubt=attempt > 0 or after is not None)
+        except (EngineError, BusClosed) as error:
+            is_in_doubt = attempt > 0 or after is not None
+            if is_in_doubt or isinstance(error, EngineError):  # else nothing was sent to a closed bus
+                annotate(error, first, is_in_doubt=is_in_doubt)
             raise
         else:
             if reply == [b"other"]:

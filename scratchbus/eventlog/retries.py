@@ -11,7 +11,16 @@ from scratchbus.domain.event import Event
 from scratchbus.domain.position import Position
 from scratchbus.engine.retry_limits import backoff
 from scratchbus.engine.steps import Pause, Step, ask_all
-from scratchbus.errors import BusClosed, EngineError, EngineLoading, EngineUnreachable, EventIdReused, ScratchbusError
+from scratchbus.errors import (
+    ArchiveError,
+    BusClosed,
+    EngineError,
+    EngineLoading,
+    EngineUnreachable,
+    EventIdReused,
+    LogError,
+    ScratchbusError,
+)
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.codec import Poison, decode_entry
 from scratchbus.eventlog.log_reader import LogReader
@@ -36,6 +45,9 @@ retry, from the current state.
 _BATCHES = {Op.ADD, Op.CLEAR, Op.UPDATE, Op.CHANGE_STATUS}  # each from a single caller
 
 _UNNAMED = {Op.ADD, Op.PICK}  # the caller does not name the observation
+
+_INTERRUPTIONS = EngineError, LogError, ArchiveError, BusClosed
+"""The errors of a search that say how to retry the write."""
 
 Wanted = Mapping[bytes, str | None]
 """The ids of the wanted events, each with its writer, or None if no other event can have the id."""
@@ -164,7 +176,11 @@ def search_retried(log: Log, shard: int, after: str, writes: Sequence[Write]) ->
 
     Returns after which id the script continues, and the events' positions in the archive, if any. Raises EventIdReused.
     """
-    scan, archived = yield from search_log(log, shard, after, wanted_events(writes))
+    try:
+        scan, archived = yield from search_log(log, shard, after, wanted_events(writes))
+    except _INTERRUPTIONS as error:
+        annotate(error, writes[0].event.id, is_in_doubt=True)
+        raise
     check_same(writes, archived)
     return scan, positions_of(writes, archived, shard)
 
@@ -182,7 +198,7 @@ def search_lost(
     yield Pause(backoff(attempt))
     try:
         scan, _ = yield from search_log(log, shard, after, wanted_events(writes), is_in_doubt=True)
-    except (EngineError, BusClosed) as error:
+    except _INTERRUPTIONS as error:
         raise annotate(error, first, is_in_doubt=True) from None
     return scan
 
@@ -198,5 +214,9 @@ def annotate(error: ScratchbusError, event_id: str, *, is_in_doubt: bool) -> Scr
 def check_recalled(log: Log, shard: int, writes: Sequence[Write], positions: Sequence[Position]) -> Step[None]:
     """Compare events that the script found under generated ids with the retried writes. Raises EventIdReused."""
     key = log.keys(shard).log
-    found = yield from ask_all(shard, [("XRANGE", key, each.stream_id, each.stream_id) for each in positions])
+    try:
+        found = yield from ask_all(shard, [("XRANGE", key, each.stream_id, each.stream_id) for each in positions])
+    except _INTERRUPTIONS as error:
+        annotate(error, writes[0].event.id, is_in_doubt=True)
+        raise
     check_same(writes, [entry for entries in found for entry in entries])

@@ -13,7 +13,7 @@ import pytest
 from scratchbus import AsyncBus, Bus, NewObservation, Page
 from scratchbus.domain.events import Linked
 from scratchbus.engine.steps import Call, Interrupted
-from scratchbus.errors import EngineFull, EngineUnreachable
+from scratchbus.errors import ArchiveUnavailable, BusClosed, EngineFull, EngineUnreachable, ScratchbusError
 from tests.faults.checker import check
 from tests.faults.interposing import Around, Send, interposed, losing_replies
 from tests.faults.servers import Server, embedded_binary
@@ -114,6 +114,45 @@ def test_an_error_says_whether_an_earlier_attempt_may_have_written(bus: Bus, is_
     with interposed(bus, around), pytest.raises(EngineFull) as caught:
         bus.page().add("observation", "never written")
     assert ("the outcome of the last write is unknown" in str(caught.value)) is is_in_doubt
+
+
+@pytest.mark.parametrize("is_in_doubt", [True, False])
+def test_a_bus_closed_before_a_write_is_sent_again_says_how_to_retry(bus: Bus, other: Bus, is_in_doubt: bool) -> None:
+    lose = losing_replies(int(is_in_doubt))
+    writes = []
+
+    def around(call: Call, send: Send) -> list[Any]:
+        writes.extend([call] * call.is_write)
+        if len(writes) > is_in_doubt:
+            raise BusClosed
+        return lose(call, send)
+
+    with interposed(bus, around), pytest.raises(BusClosed) as caught:
+        bus.page().add("observation", "once")
+    assert ("the outcome of the last write is unknown" in str(caught.value)) is is_in_doubt
+    assert (caught.value.event_id is None) is not is_in_doubt
+    if is_in_doubt:
+        bus.page().add("observation", "once", event_id=caught.value.event_id)
+        assert len(other.page().list(text="once")) == 1
+
+
+@pytest.mark.parametrize("error", [EngineUnreachable("gone"), ArchiveUnavailable("gone"), BusClosed()])
+def test_a_retry_that_cannot_search_the_log_is_in_doubt(bus: Bus, error: ScratchbusError) -> None:
+    bus.core.log.patience = 0.1
+    with interposed(bus, losing_replies(1_000)), pytest.raises(EngineUnreachable) as lost:
+        bus.page().add("observation", "once")
+
+    def around(call: Call, send: Send) -> list[Any]:
+        if any(command[0] == "XRANGE" for command in call.commands):
+            raise error
+        return send()
+
+    with (
+        interposed(bus, around),
+        pytest.raises(type(error), match="the outcome of the last write is unknown") as caught,
+    ):
+        bus.page().add("observation", "once", event_id=lost.value.event_id)
+    assert caught.value.event_id == lost.value.event_id
 
 
 def test_a_change_cleared_before_its_read_is_still_returned(bus: Bus, other: Bus) -> None:
