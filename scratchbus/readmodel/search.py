@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.values import millis
+from scratchbus.engine.scripts import Command
 from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.eventlog import paged_out
 from scratchbus.eventlog.bus_log import Log
@@ -103,13 +104,16 @@ def _search(
 
 @dataclass(slots=True)
 class _Walk:
-    """The paged-out observations of a page that may match, newest first, as of a checkpoint."""
+    """The paged-out observations of a page that may match, newest first, as of a checkpoint.
+
+    `state` is what its index had in the fields of which each change of the index changes one.
+    """
 
     log: Log
     names: PageKeys
     checkpoint: Checkpoint
     wanted: Filter
-    moves: bytes | None
+    state: list[bytes | None]
     ranges: list[int]
     tables: list[TableName]
     has_status: bool
@@ -121,9 +125,8 @@ class _Walk:
         return not ((self.ranges or self.tables) and self.has_status)
 
     def holds(self) -> Step[bool]:
-        """Return whether none was paged in, and no entries left the engine, since."""
-        moves = yield from ask(self.checkpoint.position.shard, "HGET", self.names.places, "moves")
-        return bool(moves == self.moves)
+        """Return whether none was paged in or out, and no entries left the engine, since."""
+        return bool(self.state == (yield from ask_all(self.checkpoint.position.shard, _state_of(self.names))))
 
     def between(
         self, low: int, high: int | None, limit: int | None, other_seqs: Sequence[int], shown: Collection[str]
@@ -223,14 +226,19 @@ def _begin_walk(log: Log, page: str, checkpoint: Checkpoint, wanted: Filter) -> 
     shard = checkpoint.position.shard
     keys = log.keys(shard)
     names = PageKeys(keys, page, checkpoint.build)
-    moves, fields, tables = yield from ask_all(
-        shard, [("HGET", names.places, "moves"), ("HKEYS", names.places), ("HGETALL", names.tables)]
+    *state, fields, tables = yield from ask_all(
+        shard, [*_state_of(names), ("HKEYS", names.places), ("HGETALL", names.tables)]
     )
     checkpoint_now = yield from read_checkpoint(keys)
     statuses = {text_of(name)[1:] for name in fields if name.startswith(b"=")}
     has_status = wanted.status is None or not wanted.status.isdisjoint(statuses)
     numbers = sorted((int(name) for name in fields if name.isdigit()), reverse=True)
-    return _Walk(log, names, checkpoint_now, wanted, moves, numbers, table_names(tables), has_status)
+    return _Walk(log, names, checkpoint_now, wanted, state, numbers, table_names(tables), has_status)
+
+
+def _state_of(names: PageKeys) -> list[Command]:
+    """Return the reads of the fields of which one changes when an observation is paged in or out."""
+    return [("HGET", names.places, "moves"), ("HGET", names.tables, "kept")]
 
 
 def _traits(wanted: Filter) -> tuple[int, list[int]]:

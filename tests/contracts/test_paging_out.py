@@ -23,6 +23,7 @@ from scratchbus.eventlog.paged_out import locate, read_index
 from scratchbus.eventlog.unchanged import write_if_unchanged
 from scratchbus.eventlog.writes import Op, Write
 from scratchbus.projections import scratch_page
+from scratchbus.readmodel import search
 from scratchbus.scheduling import paging_out
 from scratchbus.scheduling.expiry import run_expirer
 from scratchbus.scheduling.paging_out import page_out
@@ -355,6 +356,57 @@ def test_a_damaged_archive_does_not_stop_paging_out(connect, bus, tmp_path):
     page.archive(late.id)
     assert page_all_out(other) == 1
     assert {id for _, id in documents(other)} == {one.id for one in old}
+
+
+def page_out_once_after(monkeypatch, bus, owner, name, before=lambda: None):
+    """Page out right after the first call of a conversation; return the numbers of documents paged out."""
+    original = getattr(owner, name)
+    page_outs: list[int] = []
+
+    def overtaken(*arguments):
+        if not page_outs:
+            before()
+        result = yield from original(*arguments)
+        if not page_outs:
+            page_outs.append(page_all_out(bus))
+        return result
+
+    monkeypatch.setattr(owner, name, overtaken)
+    return page_outs
+
+
+def test_a_list_has_an_observation_that_is_the_first_to_be_paged_out_meanwhile(bus, page, monkeypatch):
+    log = bus.core.log
+    elsewhere = next(name for n in range(100) if log.shard(name := f"p{n}") == log.shard("main"))
+    bus.page(elsewhere).archive(bus.page(elsewhere).add("observation", "first").id)
+    assert page_all_out(bus) == 1
+    story, last = page.add("observation", "story"), page.add("observation", "last")
+    page.archive(story.id)
+    project(bus)
+
+    def move_checkpoint():
+        page.link(last.id, "goal-1")
+        project(bus)
+
+    page_outs = page_out_once_after(monkeypatch, bus, search, "_begin_walk", move_checkpoint)
+    assert [one.id for one in page.list(limit=None)] == [last.id, story.id]
+    assert page_outs == [1]
+
+
+def test_a_long_list_has_an_observation_that_is_paged_out_meanwhile(connect, monkeypatch):
+    bus = connect(max_observations=1_000)
+    page = bus.page("main")
+    first, story = page.add("observation", "first"), page.add("observation", "story")
+    page.archive(first.id)
+    assert page_all_out(bus) == 1
+    later = page.add_many([NewObservation(type="observation", content="later")] * 150)
+    page.archive(story.id)
+    project(bus)
+    monkeypatch.setattr(search, "_SCAN", 1)
+    page_outs = page_out_once_after(monkeypatch, bus, search._Walk, "between")
+    found = [one.id for one in page.list(limit=None)]
+    assert found == [*[one.id for one in reversed(later)], story.id, first.id]
+    assert page_outs == [1]
 
 
 def test_concurrent_page_outs_lose_nothing(connect, bus, page):
