@@ -16,7 +16,7 @@ from scratchbus.domain.lifecycle import ARCHIVED
 from scratchbus.domain.page_events import Due, Lapsed, StatusChanged
 from scratchbus.engine.scripts import Key, lua_script
 from scratchbus.engine.steps import Call, Step
-from scratchbus.errors import ScratchbusError
+from scratchbus.errors import ArchiveError, LogError, ScratchbusError
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.checkpoint import checkpoint_key
 from scratchbus.eventlog.ids import new_event_id
@@ -49,17 +49,24 @@ _PATIENCE = 0.25
 def sweep(core: Core, patience: float = 0.0) -> Step[int]:
     """Append the events that have fallen due, on all shards; return their number.
 
-    What is due is an index of the projection, which this waits for with `patience` (seconds): see `await_fold`.
+    What is due is an index of the projection, which this waits for with `patience` (seconds): see `await_fold`. If a
+    shard's log or archive cannot be read or written, raises that error after the other shards.
     """
     count = 0
+    failure: ScratchbusError | None = None
     counts.sweeps += 1
     for shard in range(core.log.shards):
         due = handled = AT_ONCE
-        while due == AT_ONCE and handled:  # recurring observations on a full page stay due
-            if not (yield from await_fold(core.log, shard, patience)):
-                patience = 0.0  # no projector is at work
-            due, handled = yield from _sweep_batch(core, shard)
-            count += handled
+        try:
+            while due == AT_ONCE and handled:  # recurring observations on a full page stay due
+                if not (yield from await_fold(core.log, shard, patience)):
+                    patience = 0.0  # no projector is at work
+                due, handled = yield from _sweep_batch(core, shard)
+                count += handled
+        except (LogError, ArchiveError) as problem:
+            failure = failure or problem
+    if failure is not None:
+        raise failure
     return count
 
 

@@ -1,5 +1,7 @@
 """Commits of a projection: one of several projectors wins, and only whole batches are folded."""
 
+import threading
+
 import pytest
 
 from scratchbus import NewObservation
@@ -7,6 +9,7 @@ from scratchbus.engine.steps import Pause
 from scratchbus.errors import LogRewound, PositionLost
 from scratchbus.eventlog.checkpoint import Outcome
 from scratchbus.readmodel.catch_up import await_fold, fold_once
+from scratchbus.readmodel.projector import run_projector
 from scratchbus.scheduling.expiry import sweep
 from tests.engines import ALL
 from tests.halted import Halted
@@ -248,3 +251,16 @@ def test_await_fold_reports_another_log(bus, page):
     fill(page, 1)
     with pytest.raises(LogRewound):
         bus.converse(await_fold(bus.core.log, keys_of(bus).shard, patience=0.1))
+
+
+@pytest.mark.engines("embedded-4-shards")
+@pytest.mark.damages_the_log
+def test_a_trimmed_shard_does_not_stop_the_projection_of_the_others(bus):
+    log = bus.core.log
+    pages = {log.shard(name): bus.page(name) for name in map("p{}".format, range(50))}
+    for page in pages.values():
+        fill(page, 2)
+    send(bus, "XTRIM", log.keys(0).log, "MAXLEN", 1)
+    with pytest.raises(PositionLost):
+        run_projector(bus, threading.Event())
+    assert [shard.lag for shard in bus.status().shards] == [2, 0, 0, 0]

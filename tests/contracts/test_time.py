@@ -10,7 +10,7 @@ import pytest
 from scratchbus import NewObservation
 from scratchbus.domain.position import BusPosition
 from scratchbus.engine.steps import Pause
-from scratchbus.errors import CodeTooOld, EngineUnreachable, InvalidField, InvalidTTL, UnknownField
+from scratchbus.errors import CodeTooOld, EngineUnreachable, InvalidField, InvalidTTL, LogBlocked, UnknownField
 from scratchbus.scheduling import expiry
 from scratchbus.scheduling.expiry import run_expirer, sweep
 from scratchbus.scheduling.reminders import react, remind
@@ -486,6 +486,18 @@ def test_reminders_continue_after_events_in_a_damaged_archive(connect, tmp_path,
     while other.converse(react(other.core))[1]:
         pass
     assert page.get(reminder.id).due_at is not None
+
+
+@pytest.mark.engines("embedded-4-shards")
+@pytest.mark.damages_the_log
+def test_a_blocked_shard_does_not_stop_the_sweep_of_the_others(bus, clock):
+    pages = {bus.core.log.shard(name): bus.page(name) for name in map("p{}".format, range(50))}
+    stories = {shard: pages[shard].add("observation", "x", ttl="1m") for shard in range(4)}
+    clock.advance("1m")
+    send(bus, "XADD", bus.core.log.keys(0).log, "*", "name", "value")
+    with pytest.raises(LogBlocked):
+        swept(bus)
+    assert [len(kinds(pages[shard], stories[shard].id)) for shard in range(4)] == [1, 2, 2, 2]
 
 
 @pytest.mark.parametrize("error", [EngineUnreachable, CodeTooOld, ZeroDivisionError])
