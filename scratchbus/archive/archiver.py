@@ -32,6 +32,8 @@ from scratchbus.errors import (
     ArchiveForeign,
     EngineForbidden,
     EngineReadOnly,
+    LogError,
+    ScratchbusError,
     SettingsError,
 )
 from scratchbus.eventlog.below_floor import read_floor
@@ -96,14 +98,24 @@ def archive_bus(
 
     Drops subscriptions without a consumer for `subscription_ttl`. A segment that is not full waits `patience` seconds
     for more events. Raises SettingsError, ArchiveBusy, ArchiveDamaged, ArchiveForeign, ArchiveUnavailable, LogGap,
-    LogRewound or EngineError. No error loses events, and the next run continues.
+    LogRewound or EngineError; an error of one log or its archive after the other shards. No error loses events, and the
+    next run continues.
     """
     archive = archive_of(bus.core)
     ttl = bus.core.settings.ms("subscription_ttl")
     if ttl is not None:
         for name, cursor in bus.converse(drop_idle(bus.core.log.keys(0), ttl)):
             logger.warning("dropped a subscription without a consumer", subscription=name, cursor=cursor)
-    return [_LogArchiver(bus, archive, shard, patience, lease, report).run() for shard in range(bus.core.log.shards)]
+    results: list[Archived] = []
+    failure: ScratchbusError | None = None
+    for shard in range(bus.core.log.shards):
+        try:
+            results.append(_LogArchiver(bus, archive, shard, patience, lease, report).run())
+        except (LogError, ArchiveDamaged, ArchiveForeign) as problem:
+            failure = failure or problem
+    if failure is not None:
+        raise failure
+    return results
 
 
 def run_archiver(bus: Host, stop: threading.Event) -> None:

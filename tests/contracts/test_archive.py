@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 
 import pytest
 
 from scratchbus import NewObservation
 from scratchbus.archive.archive_check import verify
+from scratchbus.archive.archive_reader import Archive
 from scratchbus.archive.archiver import Progress, archive_bus, run_archiver
 from scratchbus.archive.stores import DirectoryStore, open_store
 from scratchbus.domain.position import Position
@@ -142,6 +144,29 @@ def test_partial_segment_waits_while_patience_lasts(bus):
     fill(bus, 12)
     assert sum(each.events for each in archive(bus, patience=3600)) == 4
     assert sum(each.events for each in archive(bus)) == 3
+
+
+@pytest.mark.engines("embedded-4-shards")
+@pytest.mark.damages_the_log
+def test_a_shard_without_its_archive_does_not_keep_the_others_from_being_archived(bus, directory):
+    log = bus.core.log
+    pages = {log.shard(name): bus.page(name) for name in map("p{}".format, range(50))}
+    for page in pages.values():
+        page.add_many([NewObservation(type="observation", content="x")] * 5)
+        page.add_many([NewObservation(type="observation", content="x")] * 5)
+    archive(bus)
+    shutil.rmtree(directory / log.bus / "0000")
+    for page in pages.values():
+        page.add_many([NewObservation(type="observation", content="x")] * 5)
+    before = [log_length_of(bus, shard) for shard in range(4)]
+    log.archive = Archive(open_store(str(directory)), log.bus)  # as in a new process
+    with pytest.raises(ArchiveDamaged, match="0000"):
+        archive(bus)
+    assert [log_length_of(bus, shard) < count for shard, count in enumerate(before)] == [False, True, True, True]
+
+
+def log_length_of(bus, shard):
+    return send(bus, "XLEN", bus.core.log.keys(shard).log)
 
 
 def test_archiving_without_archive_url_is_refused(connect):
