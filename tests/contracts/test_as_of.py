@@ -23,7 +23,7 @@ from scratchbus.readmodel import snapshots
 from scratchbus.readmodel.projector import run_projector
 from tests.engines import ONE
 from tests.faults.interposing import interposed
-from tests.inspection import keys_of, project, raw_append, send
+from tests.inspection import archive, keys_of, project, raw_append, send
 from tests.past_pages import WAYS, assert_past, assert_reads_as, batch_ends, only, stored_snapshots, told_again
 from tests.waiting import eventually
 
@@ -325,6 +325,22 @@ def test_snapshot_saves_folding_earlier_events(connect, fetched, monkeypatch, bu
     assert_reads_as(again, told_again(page, at, at.ms))
     assert there.list(limit=None) == again.list(limit=None)
     assert len(later.list(limit=None)) == 971
+
+
+def test_snapshot_is_read_instead_of_a_damaged_archive(connect, monkeypatch, tmp_path):
+    monkeypatch.setattr(snapshots, "MIN_EVENTS", 3)
+    monkeypatch.setattr(snapshots, "EVENTS_PER_DOCUMENT", 1)
+    bus = connect(archive_url=tmp_path / "archive", retain="1ms", retain_events=1)
+    page = bus.page("main")
+    added = [page.add("observation", f"{n}") for n in range(5)]
+    project(bus)
+    assert bus.converse(snapshots.take(keys_of(bus), "main", lambda: True))
+    assert any(each.trimmed for each in archive(bus))
+    page.update(added[0].id, content="changed")
+    for segment in (tmp_path / "archive").rglob("*.jsonl.zst"):
+        segment.write_bytes(b"damaged")
+    past = connect("other", archive_url=tmp_path / "archive").page("main").as_of(added[-1].position)
+    assert contents(past.list()) == ["4", "3", "2", "1", "0"]
 
 
 def test_long_fold_stores_snapshots_of_open_observations(connect, fetched, monkeypatch, bus):
