@@ -35,6 +35,7 @@ END = "end.json"
 """The name of the end file, which names the last manifest, so that its loss is noticed."""
 
 _SUFFIX = ".manifest.json"
+_MANIFEST = re.compile(rf"[0-9]{{16}}{re.escape(_SUFFIX)}")
 _NUMBER = re.compile(r"\.?(\d{16})[.-]")
 
 
@@ -212,7 +213,7 @@ def manifest_name(first: int) -> str:
 
 def is_manifest(name: str) -> bool:
     """Return whether a file name is that of a manifest."""
-    return name.endswith(_SUFFIX) and name[: -len(_SUFFIX)].isdigit()
+    return _MANIFEST.fullmatch(name) is not None
 
 
 def last_name(end: bytes | None) -> str:

@@ -11,6 +11,7 @@ from random import Random
 
 import pytest
 
+from scratchbus.archive.archive_check import verify
 from scratchbus.archive.catalog import LRUCache, SegmentCatalog
 from scratchbus.archive.manifest import Manifest
 from scratchbus.archive.stores import open_store
@@ -65,3 +66,13 @@ def test_a_segment_is_found_while_another_thread_refreshes(archive: Path, monkey
 
     monkeypatch.setattr(SegmentCatalog, "manifest", refreshed)
     assert catalog.manifest_with(15).chain.first.seq <= 15
+
+
+@pytest.mark.parametrize("name", ["7.manifest.json", "²²²²²²²²²²²²²²²².manifest.json", f"{10**16}.manifest.json"])
+def test_a_file_that_is_named_almost_like_a_manifest_is_ignored(archive: Path, name: str) -> None:
+    folder = next(archive.rglob("*.manifest.json")).parent
+    (folder / name).write_text("not a manifest")
+    bus = folder.parent.relative_to(archive).as_posix()
+    catalog = SegmentCatalog(open_store(str(archive)), bus, int(folder.name), LRUCache(50), LRUCache(50))
+    assert len(catalog.firsts) == 5
+    assert verify(open_store(str(archive)))[0].problems == []
