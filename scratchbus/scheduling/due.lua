@@ -7,7 +7,7 @@ local prefix = @PREFIX(TAIL)@
 local build = string.match(redis.call('GET', CHECKPOINT) or '', @CHECKPOINT(build)@) or '1'
 local due = prefix .. @BUILD_KEY(build, due)@
 local reply = {now}
-local members = redis.call('ZRANGEBYSCORE', due, '-inf', int(now), 'LIMIT', 0, LIMIT)
+local members = redis.call('ZRANGEBYSCORE', due, '-inf', int(now), 'LIMIT', SKIP, LIMIT)
 for _, member in ipairs(members) do
   local subject, page = string.match(member, '^([^@]+)@(.*)$')
   reply[#reply + 1] = member

@@ -38,8 +38,8 @@ logger = stderr_logger()
 
 
 @lua_script("eventlog/clock", "scheduling/due", only_reads=True, constants=LUA)
-def read_due(*, checkpoint: Key, tail: Key, limit: int) -> None:
-    """Read the due observations of a shard."""
+def read_due(*, checkpoint: Key, tail: Key, skip: int, limit: int) -> None:
+    """Read the due observations of a shard, after those that were due first."""
 
 
 _PATIENCE = 0.25
@@ -56,13 +56,15 @@ def sweep(core: Core, patience: float = 0.0) -> Step[int]:
     failure: ScratchbusError | None = None
     counts.sweeps += 1
     for shard in range(core.log.shards):
-        due = handled = AT_ONCE
+        due, unchanged, has_progress = AT_ONCE, 0, True
         try:
-            while due == AT_ONCE and handled:  # recurring observations on a full page stay due
+            while due == AT_ONCE and has_progress:
                 if not (yield from await_fold(core.log, shard, patience)):
                     patience = 0.0  # no projector is at work
-                due, handled = yield from _sweep_batch(core, shard)
+                due, remaining, handled = yield from _sweep_batch(core, shard, unchanged)
+                unchanged += remaining  # recurring observations on a full page stay due
                 count += handled
+                has_progress = remaining + handled > 0
         except (LogError, ArchiveError) as problem:
             failure = failure or problem
     if failure is not None:
@@ -70,21 +72,27 @@ def sweep(core: Core, patience: float = 0.0) -> Step[int]:
     return count
 
 
-def _sweep_batch(core: Core, shard: int) -> Step[tuple[int, int]]:
+def _sweep_batch(core: Core, shard: int, skip: int) -> Step[tuple[int, int, int]]:
+    """Return how many observations were due, how many of these stay so for now, and how many events were appended.
+
+    Leaves out the first ones.
+    """
     keys = core.log.keys(shard)
-    (reply,) = yield Call(shard, (read_due(checkpoint=checkpoint_key(keys), tail=keys.tail, limit=AT_ONCE),))
+    (reply,) = yield Call(shard, (read_due(checkpoint=checkpoint_key(keys), tail=keys.tail, skip=skip, limit=AT_ONCE),))
     now, rows = reply[0], reply[1:]
     by_page: dict[str, list[Write]] = defaultdict(list)
-    added = 0
+    added = remaining = 0
     for member, row in zip(rows[::2], rows[1::2], strict=True):
         subject, _, page = text_of(member).partition("@")
         head = Head.readable(row)
         write = _due_write(core, page, subject, head, now) if head else None
         if head and write is not None and isinstance(write.event, Due) and recurs(subject, head):
-            added += yield from fill_slot(core, page, subject, head, now)
-            continue
-        if write is not None:  # else the head has changed, and the projection follows
+            events = yield from fill_slot(core, page, subject, head, now)
+            added, remaining = added + events, remaining + (not events)
+        elif write is not None:
             by_page[page].append(write)
+        else:  # the head has changed, and the projection follows
+            remaining += 1
     handled = added
     for page, writes in by_page.items():
         appended = yield from append(core.log, page, writes, mode="each")
@@ -94,7 +102,7 @@ def _sweep_batch(core: Core, shard: int) -> Step[tuple[int, int]]:
         for row in appended.written:
             if row.position.seq:
                 counts.fallen_due[causes[row.subject]] += 1
-    return len(rows) // 2, handled
+    return len(rows) // 2, remaining, handled
 
 
 def _cause_of(event: Event) -> str:

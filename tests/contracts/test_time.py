@@ -488,6 +488,19 @@ def test_reminders_continue_after_events_in_a_damaged_archive(connect, tmp_path,
     assert page.get(reminder.id).due_at is not None
 
 
+def test_recurring_observations_on_a_full_page_do_not_stop_expiry(connect, clock, monkeypatch):
+    monkeypatch.setattr(expiry, "AT_ONCE", 2)
+    bus = connect(max_observations=3)
+    log, page = bus.core.log, bus.page("main")
+    for n in range(3):
+        page.add("observation", f"{n}", every="1m")
+    other = bus.page(next(name for n in range(100) if log.shard(name := f"p{n}") == log.shard("main")))
+    stories = [other.add("observation", "x", ttl="2m") for _ in range(3)]
+    clock.advance("3m")
+    assert swept(bus) == 3
+    assert [kinds(other, story.id) for story in stories] == [["added", "status_changed"]] * 3
+
+
 @pytest.mark.engines("embedded-4-shards")
 @pytest.mark.damages_the_log
 def test_a_blocked_shard_does_not_stop_the_sweep_of_the_others(bus, clock):
