@@ -126,9 +126,8 @@ class Agenda:
         self.name = check_label("work", name)
         names = check_some("pages", pages)
         self._pages = None if names is None else sorted(map(check_page, names))
-        log = core.log
-        self.shards = sorted(set(range(log.shards) if self._pages is None else map(log.shard, self._pages)))
         self._core = core
+        self.shards = self._current_shards()
         self._wanted = wanted
         self._types = None if wanted.types is None else frozenset(map(str.encode, wanted.types))
         self._ttl = ttl
@@ -150,9 +149,7 @@ class Agenda:
     def seek(self) -> Step[Picked | float]:
         """Claim the next observation; else return the seconds until there may be one, unless it is woken."""
         if not self._feeds:
-            self._feeds = [self._feed(shard) for shard in self.shards]
-            for feed in self._feeds:
-                feed.join(self)
+            self._follow()
         yield from self._catch_up()
         bounds = self._bounds
         while first := bounds.first():
@@ -182,6 +179,17 @@ class Agenda:
             logger.warning("waiting for the engine", work=self.name, reason=str(problem))
         self._failures += 1
         return min(NAP, backoff(self._failures))
+
+    def _follow(self) -> None:
+        """Follow the log from now on."""
+        self.shards = self._current_shards()  # an AsyncBus has just learned how many there are
+        self._feeds = [self._feed(shard) for shard in self.shards]
+        for feed in self._feeds:
+            feed.join(self)
+
+    def _current_shards(self) -> list[int]:
+        log = self._core.log
+        return sorted(set(range(log.shards) if self._pages is None else map(log.shard, self._pages)))
 
     def leave(self) -> None:
         """Stop following the log."""

@@ -681,3 +681,16 @@ def test_a_job_fails_with_a_reason_that_is_not_valid_unicode(bus, page):
         next(jobs).fail("not \udcff either")
     (given_up,) = page.list(status="pending_review")
     assert given_up.reason == "gave up after 2 attempts: not ? either"
+
+
+async def test_async_work_made_before_the_bus_is_open_covers_all_shards(engine_url, bus_name):
+    with Bus.connect(engine_url, source="tester", bus=bus_name, shards=4) as bus:
+        for n in range(8):
+            bus.page(f"page-{n}").add("observation", f"page-{n}")
+    unopened, seen = AsyncBus.connect(engine_url, source="w", bus=bus_name), set()
+    async with unopened.work("executors") as jobs:
+        while len(seen) < 8:
+            job = await asyncio.wait_for(anext(jobs), PATIENCE)
+            seen.add(job.observation.page)
+            await job.resolve()
+    await unopened.close()
