@@ -135,6 +135,7 @@ class Agenda:
         self._wake = wake
         self._feed = feed
         self._feeds: list[Feed] = []
+        self._has_left = False
         self._is_lost = True  # the pages have to be read
         self._offered: deque[str] = deque()  # pages; the feeds' threads write, the worker's reads
         self._bounds = RankedPages()
@@ -181,11 +182,13 @@ class Agenda:
         return min(NAP, backoff(self._failures))
 
     def _follow(self) -> None:
-        """Follow the log from now on."""
+        """Follow the log from now on, unless `leave` was called meanwhile."""
         self.shards = self._current_shards()  # an AsyncBus has just learned how many there are
         self._feeds = [self._feed(shard) for shard in self.shards]
         for feed in self._feeds:
             feed.join(self)
+        if self._has_left:
+            self.leave()
 
     def _current_shards(self) -> list[int]:
         log = self._core.log
@@ -193,6 +196,7 @@ class Agenda:
 
     def leave(self) -> None:
         """Stop following the log."""
+        self._has_left = True
         for feed in self._feeds:
             feed.leave(self)
 

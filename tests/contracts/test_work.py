@@ -683,6 +683,14 @@ def test_a_job_fails_with_a_reason_that_is_not_valid_unicode(bus, page):
     assert given_up.reason == "gave up after 2 attempts: not ? either"
 
 
+def test_work_that_is_closed_during_its_search_no_longer_follows_the_log(bus, monkeypatch):
+    jobs = bus.work("executors")
+    follow = jobs._agenda._follow
+    monkeypatch.setattr(jobs._agenda, "_follow", lambda: (jobs.close(), follow()))
+    assert next(jobs, None) is None
+    assert [bus.feeds.feed(shard).followers for shard in jobs._agenda.shards] == [0] * len(jobs._agenda.shards)
+
+
 async def test_async_work_made_before_the_bus_is_open_covers_all_shards(engine_url, bus_name):
     with Bus.connect(engine_url, source="tester", bus=bus_name, shards=4) as bus:
         for n in range(8):
