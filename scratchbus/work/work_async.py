@@ -167,7 +167,12 @@ class AsyncWork:
         while not self._is_stopped():
             self._woken.clear()
             try:
-                found = await self._bus.converse(self._agenda.seek())
+                # asyncio only:
+                found = await self._seek()
+                # end
+                # blocking only:
+                # found = self._bus.converse(self._agenda.seek())
+                # end
                 if not isinstance(found, Picked):
                     await self._wait(found)
                     continue
@@ -179,6 +184,23 @@ class AsyncWork:
                 await self._bus.feeds.wait((), self._woken, self._agenda.pause_after(problem))
         raise StopAsyncIteration
 
+    # asyncio only:
+    async def _seek(self) -> Picked | float:
+        """Return the result of a search; if the caller is cancelled, let it end and release what it claimed."""
+        pending = asyncio.ensure_future(self._bus.converse(self._agenda.seek()))
+        try:
+            return await asyncio.shield(pending)
+        except asyncio.CancelledError:
+            await asyncio.shield(self._undo(pending))
+            raise
+
+    async def _undo(self, pending: asyncio.Future[Picked | float]) -> None:
+        await asyncio.wait({pending})
+        if not pending.cancelled() and pending.exception() is None and isinstance(found := pending.result(), Picked):
+            with suppress(*RELEASE_ERRORS):
+                await AsyncJob(self._bus, found.observation.page, self._ttl, found, self._terms).release()
+
+    # end
     def _attach_job(self, picked: Picked) -> AsyncJob:
         self._job = AsyncJob(self._bus, picked.observation.page, self._ttl, picked, self._terms)
         self._bus.keeper.add(self._job)

@@ -691,6 +691,21 @@ def test_work_that_is_closed_during_its_search_no_longer_follows_the_log(bus, mo
     assert [bus.feeds.feed(shard).followers for shard in jobs._agenda.shards] == [0] * len(jobs._agenda.shards)
 
 
+async def test_a_cancelled_wait_for_a_job_leaves_none_claimed(engine, bus_name):
+    async with AsyncBus.connect(engine.url, source="w", bus=bus_name, shards=engine.shards) as bus:
+        page = bus.page()
+        for n in range(30):
+            await page.add("observation", str(n))
+        for steps in range(30):
+            async with bus.work("executors", pages="main") as jobs:
+                waiting = asyncio.ensure_future(anext(jobs))
+                for _ in range(steps):
+                    await asyncio.sleep(0)
+                waiting.cancel()
+                await asyncio.wait({waiting})
+        assert [(each.claim, each.attempts) for each in await page.active()] == [(None, 0)] * 30
+
+
 async def test_async_work_made_before_the_bus_is_open_covers_all_shards(engine_url, bus_name):
     with Bus.connect(engine_url, source="tester", bus=bus_name, shards=4) as bus:
         for n in range(8):
