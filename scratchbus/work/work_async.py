@@ -133,6 +133,9 @@ class AsyncWork:
         self._stop = stop or self._stop
         others = check_whole("concurrency", concurrency, maximum=MAX_AT_ONCE) - 1
         self._others = [AsyncWork(*self._shared, self._stop) for _ in range(others)]
+        if self._is_closed:  # before there were others to close
+            for each in self._others:
+                await each.close()
         await run_together([partial(each._run, handler) for each in (self, *self._others)], self.close)
         for each in self._others:
             await each.close()

@@ -683,6 +683,16 @@ def test_a_job_fails_with_a_reason_that_is_not_valid_unicode(bus, page):
     assert given_up.reason == "gave up after 2 attempts: not ? either"
 
 
+def test_closed_work_hands_out_no_jobs_to_several_handlers(bus, page):
+    page.add("observation", "x")
+    jobs, handled = bus.work("executors"), []
+    jobs.close()
+    handlers = threading.Thread(target=jobs.run, args=(handled.append,), kwargs={"concurrency": 3}, daemon=True)
+    handlers.start()
+    handlers.join(PATIENCE)
+    assert (handlers.is_alive(), handled) == (False, [])
+
+
 def test_work_that_is_closed_during_its_search_no_longer_follows_the_log(bus, monkeypatch):
     jobs = bus.work("executors")
     follow = jobs._agenda._follow
