@@ -177,6 +177,8 @@ class Consumer:
         ]
         for tail in window.tails:
             tail.feed.join(tail)
+        if window.is_lost:  # meanwhile
+            self._leave_feeds(window)
 
     def write(self, window: DeliveryWindow) -> Step[None]:
         """Write acks, failures and other changes to the engine, and renew the lease. Raises LeaseLost."""
@@ -213,9 +215,12 @@ class Consumer:
         if not window.is_lost:
             window.is_lost = True
             self._token = token_hex(8)
+        self._leave_feeds(window)
+        self._wake()
+
+    def _leave_feeds(self, window: DeliveryWindow) -> None:
         for tail in window.tails or ():
             tail.feed.leave(tail)
-        self._wake()
 
     # -- for the keeper ------------------------------------------------------------------------------------------------
 

@@ -701,3 +701,17 @@ async def test_an_async_consumer_behaves_the_same(bus, page, engine):
         assert handled == ["last"]
         assert await other.dead_letters() == []
         await other.unsubscribe("router")
+
+
+def test_a_subscription_that_is_closed_while_it_opens_the_log_no_longer_follows_it(bus, page, monkeypatch):
+    fill(page, 1)
+    open_cursors, deliveries = consumer.open_cursors, bus.subscribe("router")
+
+    def open_late(*arguments):
+        opened = yield from open_cursors(*arguments)
+        deliveries.close()
+        return opened
+
+    monkeypatch.setattr(consumer, "open_cursors", open_late)
+    assert next(deliveries, None) is None
+    assert [bus.feeds.feed(shard).followers for shard in range(bus.core.log.shards)] == [0] * bus.core.log.shards
