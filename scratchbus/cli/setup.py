@@ -157,7 +157,13 @@ def _merged(path: Path, added: Document) -> str:
         raise SettingsError(f"{path}: this is not JSON ({problem}); repair it, or move it away") from None
     if not isinstance(existing, dict):
         raise SettingsError(f"{path}: this is not a JSON object; repair it, or move it away")
-    return json.dumps(_with(existing, added), indent=2, ensure_ascii=False) + "\n"
+    merged = _with(existing, added)
+    written = json.dumps(merged, indent=2, ensure_ascii=False) + "\n"
+    try:
+        written.encode()
+    except UnicodeEncodeError:  # half of a pair, which JSON can only write as an escape
+        written = json.dumps(merged, indent=2) + "\n"
+    return written
 
 
 def _with(existing: Document, added: Document) -> Document:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import stat
+import subprocess
+import sys
 from io import StringIO
 from pathlib import Path
 
@@ -178,3 +181,38 @@ def test_setup_names_a_file_that_it_cannot_write(project: Path, capsys: pytest.C
     (project / ".mcp.json").symlink_to(project / "missing" / "mcp.json")
     assert main(["setup", "claude", "--directory", str(project), "--yes"]) == INVALID_INPUT
     assert f"{project / '.mcp.json'}: cannot be written" in capsys.readouterr().err
+
+
+def test_a_file_that_cannot_be_written_whole_stays_as_it_is(project: Path):
+    file = project / ".mcp.json"
+    before = json.dumps({"mcpServers": {"other": {"command": "x" * 100}}})
+    file.write_text(before)
+    arguments = ["setup", "claude", "--directory", str(project), "--yes"]
+    code = f"""
+import resource, sys
+from scratchbus.cli import main
+resource.setrlimit(resource.RLIMIT_FSIZE, (50, 50))
+sys.exit(main({arguments!r}))
+"""
+    done = subprocess.run([sys.executable, "-Bc", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, "cannot be written: File too large" in done.stderr) == (INVALID_INPUT, True)
+    assert (file.read_text(), [path.name for path in project.iterdir()]) == (before, [".mcp.json"])
+
+
+def test_setup_keeps_the_mode_of_a_file_and_the_target_of_a_link(project: Path, tmp_path: Path):
+    target = tmp_path / "settings.json"
+    target.write_text("{}")
+    target.chmod(0o640)
+    (project / ".claude").mkdir()
+    (project / ".claude/settings.json").symlink_to(target)
+    run_setup(project, "claude")
+    assert (project / ".claude/settings.json").is_symlink()
+    assert "hooks" in json.loads(target.read_text())
+    assert stat.S_IMODE(target.stat().st_mode) == 0o640
+
+
+def test_setup_keeps_texts_that_are_not_valid_unicode(project: Path):
+    (project / ".mcp.json").write_text('{"theirs": "\\ud83d"}')
+    run_setup(project, "claude")
+    document = json.loads((project / ".mcp.json").read_text())
+    assert (document["theirs"], "mcpServers" in document) == ("\ud83d", True)
