@@ -53,6 +53,7 @@ class Journal:
         self._process: subprocess.Popen[bytes] | None = None
         self._errors: Any = None
         self._rest = b""
+        self._is_skipping = False  # the rest of an entry that is too long
         self._has_read = False
 
     @property
@@ -84,8 +85,13 @@ class Journal:
                 return
             *entries, self._rest = (self._rest + block).split(b"\n")
             for entry in entries:
-                yield from self._lines_of(entry)
-            if not block or len(self._rest) > _MAX_ENTRY:
+                if self._is_skipping:
+                    self._is_skipping = False
+                else:
+                    yield from self._lines_of(entry)
+            if self._is_skipping or len(self._rest) > _MAX_ENTRY:
+                self._skip_rest()
+            if not block:
                 self._end(process)
                 return
 
@@ -97,12 +103,19 @@ class Journal:
         command += ["--follow", "--no-tail"] if follow else []
         command += [f"--after-cursor={self._start.cursor}"] if self._start else []
         self._errors, self._rest = tempfile.TemporaryFile(), b""  # noqa: SIM115 - closed with journalctl
+        self._is_skipping = False
         self._process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self._errors, start_new_session=True
         )
         if follow and self._process.stdout is not None:
             os.set_blocking(self._process.stdout.fileno(), False)
         return self._process
+
+    def _skip_rest(self) -> None:
+        """Forget what was read of an entry that is too long, and skip what follows of it."""
+        if not self._is_skipping:
+            logger.warning("an entry is too long; skipped", unit=self._unit.name, limit=_MAX_ENTRY)
+        self._rest, self._is_skipping = b"", True
 
     def _end(self, process: subprocess.Popen[bytes]) -> None:
         """Close a journalctl that has ended; the next one continues after it.

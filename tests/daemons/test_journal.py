@@ -16,7 +16,7 @@ from daemons.logwatch import Logwatch
 from daemons.rules import read_rules
 from scratchbus.errors import InvalidInput
 from scratchbus.settings import shipped
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
 # Prints the entries of a file after the cursor, as `journalctl --output=json` does; --follow waits for more.
 FAKE_JOURNALCTL = """\
@@ -169,3 +169,18 @@ def test_a_failing_journalctl_is_an_error_with_its_reason(bus, page, journald, w
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(InvalidInput, match="no journalctl"):
         once(watch(), bus)
+
+
+@pytest.mark.parametrize("follow", [False, True])
+def test_an_entry_that_is_too_long_is_skipped(bus, page, journald, watch, monkeypatch, follow):
+    monkeypatch.setattr("daemons.journal._MAX_ENTRY", 1 << 17)
+    journald.log("192.0.2.1")
+    journald.log("192.0.2.2", COREDUMP="x" * (1 << 20))
+    journald.log("192.0.2.3")
+    stop = threading.Event()
+    run = threading.Thread(target=watch().run, args=(bus, stop, follow), daemon=True)
+    run.start()
+    eventually(lambda: attempts(page) == {"192.0.2.1": 1, "192.0.2.3": 1})
+    stop.set()
+    run.join(PATIENCE)
+    assert not run.is_alive()
