@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 
 import structlog
@@ -109,16 +109,26 @@ class Evaluator:
 
 
 class _Histories:
-    """The histories of observations; each is read once per version.
+    """The histories of observations; each is read once per version, and only that of the last version is kept.
 
     A history that cannot be read, because it was archived elsewhere or erased, counts as empty.
     """
 
     def __init__(self, page: Page) -> None:
         self._page = page
-        self._events = lru_cache(_MAX_REMEMBERED)(self._read)
+        self._cached: OrderedDict[str, tuple[int, list[AnyEvent]]] = OrderedDict()
 
-    def _read(self, id: str, _version: int) -> list[AnyEvent]:
+    def _events(self, observation: Observation) -> list[AnyEvent]:
+        version, found = self._cached.get(observation.id, (0, []))
+        if version != observation.version:
+            found = self._read(observation.id)
+            self._cached[observation.id] = observation.version, found
+        self._cached.move_to_end(observation.id)
+        if len(self._cached) > _MAX_REMEMBERED:
+            self._cached.popitem(last=False)
+        return found
+
+    def _read(self, id: str) -> list[AnyEvent]:
         try:
             return self._page.history(id)
         except (NotFound, LogError) as problem:
@@ -126,12 +136,11 @@ class _Histories:
             return []
 
     def _status_changes(self, observation: Observation) -> list[events.StatusChanged]:
-        history = self._events(observation.id, observation.version)
-        return [each for each in history if isinstance(each, events.StatusChanged)]
+        return [each for each in self._events(observation) if isinstance(each, events.StatusChanged)]
 
     def since(self, observation: Observation) -> Position:
         """Return when its status changed last; where that is not known, when it changed last at all."""
-        if not self._events(observation.id, observation.version):
+        if not self._events(observation):
             return observation.position
         changes = self._status_changes(observation)
         return changes[-1].position if changes else observation.added
@@ -143,7 +152,7 @@ class _Histories:
             isinstance(each, events.Updated)
             and each.position > since
             and (each.changes.get("metadata") or {}).get(APPROVED) is True
-            for each in self._events(observation.id, observation.version)
+            for each in self._events(observation)
         )
 
     def was_closed(self, observation: Observation) -> bool:

@@ -1,5 +1,7 @@
 """The evaluator resolves complete observations and sends doubtful ones to review."""
 
+import gc
+import weakref
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -382,3 +384,22 @@ def test_an_error_in_the_rules_names_its_line(text, line, says):
     with pytest.raises(RulesError, match=says) as caught:
         parse_completion(text, "completion.yaml")
     assert caught.value.line == line
+
+
+def test_only_the_last_history_of_an_observation_is_kept(page, alert, evaluator, evaluate, monkeypatch):
+    read, history = [], page.history
+
+    def recording(id):
+        events = history(id)
+        read.extend(map(weakref.ref, events))
+        return events
+
+    monkeypatch.setattr(page, "history", recording)
+    added = alert()
+    page.resolve(added.id)
+    page.reopen(added.id)
+    for _ in range(5):
+        page.add("risk_alert", "Failed passwords", dedupe_key="192.0.2.1")
+        evaluate(evaluator)
+    gc.collect()
+    assert sum(event() is not None for event in read) <= len(history(added.id)) < len(read)
