@@ -93,19 +93,20 @@ def find_entry(core: Core, position: str) -> Step[Sequence[bytes] | None]:
 
 
 def read_redeliveries(core: Core, name: str) -> Step[tuple[list[LogEntry], list[DeadLetter]]]:
-    """Return the dead letters to deliver again, and those whose events are no longer in the log.
-
-    Raises PositionLost when one was archived.
-    """
+    """Return the dead letters to deliver again, and those whose events are gone or archived elsewhere."""
     keys = core.log.keys(0)
     rows = yield from read_hash(keys, keys.again(name))
     items: list[LogEntry] = []
     missing: list[DeadLetter] = []
     for position in sorted(rows, key=by_time):
-        entry = yield from find_entry(core, position)
+        entry, reason = None, "its event is no longer in the log"
+        try:
+            entry = yield from find_entry(core, position)
+        except PositionLost as error:  # one that cannot be read must not hold up all others
+            reason = str(error)
         if entry is None:
             dead_letter = DeadLetter.model_validate_json(rows[position])
-            missing.append(dead_letter.model_copy(update={"reason": "its event is no longer in the log"}))
+            missing.append(dead_letter.model_copy(update={"reason": reason}))
         else:
             items.append(LogEntry(entry, Position.parse(position).shard))
     return items, missing

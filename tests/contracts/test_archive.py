@@ -978,3 +978,24 @@ def test_notes_and_preferences_are_deleted_without_the_archive(bus, connect):
     deleted = other.notes("s1").delete(note.id)
     assert (deleted.note, deleted.metadata["total_notes"]) == (note, 0)
     assert other.preferences("ada").forget("editor") == preference
+
+
+@pytest.mark.parametrize("is_pulled", [False, True])
+def test_an_archived_dead_letter_does_not_hold_up_other_events(bus, connect, is_pulled):
+    fill(bus)
+    with bus.subscribe("router", pages="main", max_attempts=1) as deliveries:
+        next(deliveries).fail("no")
+        for _ in range(29):
+            next(deliveries).ack()
+    assert bus.retry_dead_letters("router") == 1
+    archive(bus)
+    without_archive = connect()
+    added = without_archive.page().add("observation", "new")
+    if is_pulled:
+        assert [each.event.subject for each in without_archive.pull("router").deliveries] == [added.id]
+    else:
+        with without_archive.subscribe("router", pages="main") as deliveries:
+            assert next(deliveries).event.subject == added.id
+    (letter,) = without_archive.dead_letters("router")
+    assert "was archived; set archive_url to the location of the archive" in letter.reason
+    assert bus.retry_dead_letters("router") == 1
