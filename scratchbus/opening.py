@@ -35,6 +35,8 @@ else:
 SHARDS_OF_CLUSTER = 16
 """The shards of a new bus on a cluster, unless the settings say otherwise."""
 
+_MAX_SOCKET_TIMEOUT = 24 * 86_400.0  # seconds; the operating system counts milliseconds, and ends at 2³¹
+
 logger = stderr_logger()
 
 
@@ -62,8 +64,8 @@ def prepare(
         settings.url,
         home=settings.home,
         appendfsync=settings.appendfsync,
-        socket_timeout=settings.seconds("socket_timeout"),
-        connect_timeout=settings.seconds("connect_timeout"),
+        socket_timeout=min(settings.seconds("socket_timeout"), _MAX_SOCKET_TIMEOUT),
+        connect_timeout=min(settings.seconds("connect_timeout"), _MAX_SOCKET_TIMEOUT),
         bus=settings.bus,
     )
     core = Core(

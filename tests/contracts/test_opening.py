@@ -184,3 +184,9 @@ def test_engine_settings_that_risk_events_are_warned_about(embedded_url, system_
     for setting, risk in zip(("maxmemory-policy noeviction", "appendonly yes"), risks, strict=True):
         assert setting in risk
         assert stderr.count(risk) == 1
+
+
+def test_a_timeout_of_months_is_as_good_as_a_long_one(connect):
+    bus = connect(socket_timeout="90d", connect_timeout="90d")
+    added = bus.page().add("observation", "x")
+    assert bus.page().get(added.id) == added
