@@ -212,7 +212,7 @@ def _from_caller(overrides: Mapping[str, Any]) -> dict[str, _Given]:
 def _from_environment(environment: Mapping[str, str]) -> dict[str, _Given]:
     variables = {name: PREFIX + name.upper() for name in Settings.model_fields}
     return {
-        name: _Given(_expanded(name, environment[variable], Path()), variable)
+        name: _Given(_expanded(name, environment[variable], Path(), variable), variable)
         for name, variable in variables.items()
         if environment.get(variable)
     }
@@ -225,7 +225,7 @@ def _from_file(path: str | Path | None) -> dict[str, _Given]:
         return {}
     if not isinstance(path, Path | str):
         raise SettingsError(f"config: {shown(path)} is not a path")
-    file = Path(path).expanduser()
+    file = _at_home(path, named_by.removesuffix(": ") or "config")
     text = yaml_model.YamlText(read_text(file, SettingsFileError, named_by), str(file), SettingsFileError)
     fields: dict[str, Any] = dict.fromkeys(Settings.model_fields, (yaml_model.Scalar, None))
 
@@ -233,11 +233,8 @@ def _from_file(path: str | Path | None) -> dict[str, _Given]:
         noun = "setting"
 
     values = text.read(create_model("SettingsFile", __base__=SettingsFile, **fields))
-    return {
-        name: _Given(_expanded(name, value, file.parent), f"{text.location(name)}: {name}")
-        for name, value in values
-        if value is not None
-    }
+    found = {name: (value, f"{text.location(name)}: {name}") for name, value in values if value is not None}
+    return {name: _Given(_expanded(name, value, file.parent, where), where) for name, (value, where) in found.items()}
 
 
 def read_text(path: Path, error: FileError, named_by: str = "") -> str:
@@ -253,12 +250,20 @@ def read_text(path: Path, error: FileError, named_by: str = "") -> str:
     raise error(f"{named_by}{path}"[:_MAX_PATH], None, None, problem_text)
 
 
-def _expanded(name: str, value: Any, base: Path) -> Any:
+def _expanded(name: str, value: Any, base: Path, where: str) -> Any:
     if name in ("home", "observation_types", "relations") and isinstance(value, str):
-        return base / Path(value).expanduser()
+        return base / _at_home(value, where)
     if name == "archive_url" and isinstance(value, str) and "://" not in value:
-        return str(base / Path(value).expanduser())
+        return str(base / _at_home(value, where))
     return value
+
+
+def _at_home(path: str | Path, where: str) -> Path:
+    """Return a path with `~` or `~user` replaced. Raises SettingsError if there is no such user."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise SettingsError(f"{where}: {shown(str(path))} has no known home directory; write the whole path") from None
 
 
 def _reason(name: str, value: Any, problem: Mapping[str, Any]) -> str:

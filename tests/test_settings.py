@@ -223,3 +223,16 @@ def test_a_settings_file_that_is_not_utf_8_is_refused(tmp_path):
     file.write_bytes(b"bus: \xff\n")
     with pytest.raises(SettingsError, match="not UTF-8"):
         load_settings(file)
+
+
+def test_a_home_directory_that_is_not_known_is_refused(write, monkeypatch):
+    with pytest.raises(
+        SettingsError, match=r"^config: '~no\.one/settings\.yaml' has no known home directory; write the"
+    ):
+        load_settings("~no.one/settings.yaml")
+    for name in ("home", "archive_url"):
+        with pytest.raises(SettingsError, match=rf"yaml:1:1: {name}: '~no\.one/x' has no known home directory"):
+            load_settings(write(f"{name}: ~no.one/x\n"))
+    monkeypatch.setenv("SCRATCHBUS_HOME", "~no.one/x")
+    with pytest.raises(SettingsError, match=r"^SCRATCHBUS_HOME: '~no\.one/x' has no known home directory"):
+        load_settings()
