@@ -55,9 +55,9 @@ class Exporter(Collector):
             family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
             kind: type[WSGIServer] = type("_Server", (ThreadingWSGIServer,), {"address_family": family})
             server: WSGIServer = make_server(host, port, self._answer, kind, handler_class=_SilentHandler)
-        except OSError as problem:
+        except (OSError, UnicodeError) as problem:  # of a host that can be no name
             raise SettingsError(
-                f"metrics on {host}:{port}: {problem.strerror or problem};"
+                f"metrics on {host}:{port}: {getattr(problem, 'strerror', None) or problem};"
                 " choose another port, 0 for a free one, or another host"
             ) from None
         threading.Thread(target=server.serve_forever, name="metrics server", daemon=True).start()

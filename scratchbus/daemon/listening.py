@@ -12,6 +12,7 @@ from scratchbus.errors import SettingsError, shown
 
 _LOCALHOST: Final = "127.0.0.1"
 _MAX_PORT: Final = 65_535
+_MAX_DIGITS: Final = 100  # Python converts no more than some thousands
 _BACKLOG: Final = 2_048
 
 
@@ -36,15 +37,16 @@ def listen(where: str) -> Listener:
     """Listen on PORT, of this machine alone, or on HOST:PORT. Raises SettingsError."""
     host, _, port = where.rpartition(":")
     host = host.strip("[]") or _LOCALHOST
-    if not port.isdecimal() or int(port) > _MAX_PORT:
+    if not port.isdecimal() or len(port) > _MAX_DIGITS or int(port) > _MAX_PORT:
         raise SettingsError(
             f"{shown(where)} is not an address to listen on; write PORT or HOST:PORT (port 0 picks a free one)"
         )
     try:
         family = socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)[0][0]
         opened = socket.create_server((host, int(port)), family=family, backlog=_BACKLOG)
-    except OSError as problem:
-        cause = (problem.strerror or str(problem)).partition(" (while")[0]  # where create_server repeats the address
+    except (OSError, UnicodeError) as problem:  # of a host that can be no name
+        cause = getattr(problem, "strerror", None) or str(problem)
+        cause = cause.partition(" (while")[0]  # where create_server repeats the address
         raise SettingsError(f"cannot listen on {where}: {cause}; choose another port or host") from None
     return Listener(opened, *opened.getsockname()[:2])
 

@@ -19,7 +19,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from scratchbus import Bus
+from scratchbus.daemon.exporter import Exporter
 from scratchbus.daemon.metrics import HELP
+from scratchbus.errors import SettingsError
 from scratchbus.telemetry.counters import BOUNDS, Durations
 from tests import launcher
 from tests.inspection import keys_of, send
@@ -224,3 +226,10 @@ def test_a_help_text_is_one_self_contained_sentence(name):
     assert re.fullmatch(r"[A-Z][^\n]{15,110}\.", text), text
     assert not re.match(r"(It|Its|They|Them|Those|These|The oldest|From|Until)\b", text), text
     assert len(text.split()) >= 4, text
+
+
+def test_a_host_that_cannot_be_one_is_refused():
+    with pytest.raises(
+        SettingsError, match=r"^metrics on a\.\.b:0: .*; choose another port, 0 for a free one, or another"
+    ):
+        Exporter("a..b", 0)

@@ -159,3 +159,9 @@ def test_the_demo_serves_the_console_until_a_signal():
                 process.kill()
         assert list(Path(name).iterdir()) == []
         assert processes_of(Path(name)) == []
+
+
+@pytest.mark.parametrize("where", ["a..b:0", f"{'x' * 70}:0", "9" * 5_000])
+def test_an_address_that_cannot_be_one_is_refused(where):
+    code, error = refused("serve", "--listen", where, "--no-open")
+    assert (code, "choose another port or host" in error or "is not an address to listen on" in error) == (5, True)
