@@ -162,7 +162,6 @@ def _kept_key(directory: Path) -> str:
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not any(directory.iterdir()):
         directory.chmod(0o700)  # like the embedded engine, which refuses a directory in use that is open to others
-    path.unlink(missing_ok=True)
     temporary = directory / f"{path.name}.{os.urandom(8).hex()}"
     try:
         with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
@@ -170,7 +169,8 @@ def _kept_key(directory: Path) -> str:
         try:
             os.link(temporary, path)
         except FileExistsError:
-            pass  # another command was faster
+            if _read(path) is None:  # else another command was faster
+                temporary.replace(path)
         except OSError:
             temporary.replace(path)  # a file system without hard links
     finally:

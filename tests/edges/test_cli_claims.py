@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from scratchbus.cli import invocation
+from scratchbus.cli.invocation import terminal_instance
 from tests.edges.conftest import PROGRAM, ROOT, Cli
 from tests.waiting import PATIENCE
 
@@ -159,3 +161,12 @@ def test_an_invalid_instance_is_refused(cli: Cli):
     refused = cli("claim", "8F3K2M9Q", "--by", "me", "--instance", "a\nb")
     assert refused.code == 5
     assert "instance" in refused.err
+
+
+def test_a_key_that_another_command_has_just_made_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    first, read, seen = terminal_instance(tmp_path), invocation._read, []
+    monkeypatch.setattr(invocation, "_read", lambda path: read(path) if seen else seen.append(path))
+    assert terminal_instance(tmp_path) == first
+    (key,) = tmp_path.iterdir()
+    key.chmod(0o644)
+    assert terminal_instance(tmp_path) != first
