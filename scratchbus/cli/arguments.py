@@ -20,7 +20,10 @@ def pairs(context: click.Context, option: click.Parameter, texts: Sequence[str])
         key, equals, value = text.partition("=")
         if not equals or not key:
             raise click.BadParameter(f"{shown(text)} is not KEY=VALUE", context, option)
-        found[key] = _json_or_text(value)
+        try:
+            found[key] = _json_or_text(value)
+        except RecursionError:
+            raise click.BadParameter(f"{shown(key)} is nested too deeply", context, option) from None
     return found
 
 

@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 import click
 import pytest
 
+from scratchbus.cli.arguments import pairs
 from scratchbus.cli.output import paragraphs
 from scratchbus.cli.root import root
 from scratchbus.cli.text import ago, ahead, clock, compact, one_line, short, span
@@ -69,3 +70,8 @@ def test_no_description_of_a_command_is_truncated():
     assert "scratchbus mcp token" in helps
     lists = [line for text in helps.values() for line in text.splitlines() if line.startswith("  ")]
     assert [line for line in lists if line.endswith("...")] == []
+
+
+def test_a_value_that_is_nested_too_deeply_is_refused():
+    with pytest.raises(click.BadParameter, match="'deep' is nested too deeply"):
+        pairs(click.Context(root), root.params[0], ["deep=" + "[" * 5_000])
