@@ -195,7 +195,7 @@ class DeliveryWindow:
     def oldest(self) -> float | None:
         """Return when the oldest delivery that is out was handed out (monotonic seconds)."""
         with self._lock:
-            return next((delivery.when for delivery in self._queue if delivery.state == OUT), None)
+            return min((delivery.when for delivery in self._queue if delivery.state == OUT), default=None)
 
     # -- acks and failures -------------------------------------------------------------------------------------------
 

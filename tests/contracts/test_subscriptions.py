@@ -715,3 +715,12 @@ def test_a_subscription_that_is_closed_while_it_opens_the_log_no_longer_follows_
     monkeypatch.setattr(consumer, "open_cursors", open_late)
     assert next(deliveries, None) is None
     assert [bus.feeds.feed(shard).followers for shard in range(bus.core.log.shards)] == [0] * bus.core.log.shards
+
+
+def test_the_oldest_delivery_is_the_one_that_is_out_the_longest(bus, page):
+    fill(page, 2)
+    with bus.subscribe("router") as deliveries:
+        first, second = next(deliveries), next(deliveries)
+        first.fail("no", delay=0)
+        assert next(deliveries).event == first.event
+        assert deliveries._consumer.window.oldest() == second.when
