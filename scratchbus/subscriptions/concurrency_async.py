@@ -29,10 +29,12 @@ async def run_together(workers: Sequence[Worker], halt: Worker) -> None:
     try:
         await asyncio.gather(*tasks)
     except BaseException:
-        await halt()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        try:
+            await halt()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
         raise
     # end
     # blocking only:

@@ -5,11 +5,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from inspect import iscoroutinefunction
 from typing import Any, TypeVar
 
-from scratchbus.errors import InvalidInput
+from scratchbus.errors import InvalidInput, ScratchbusError
 from scratchbus.eventlog.reader import Stop
 from scratchbus.subscriptions.concurrency import run_together
 from scratchbus.subscriptions.subscription import Subscription
@@ -62,4 +63,5 @@ class Handlers:
     def _close(self) -> None:
         self._is_halted = True
         for source in list(self._open):
-            source.close()
+            with suppress(ScratchbusError):  # the error that ended the run is raised; all must end
+                source.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 
 # blocking only:
@@ -10,7 +11,7 @@ from functools import partial
 # end
 from typing import Any, TypeVar
 
-from scratchbus.errors import InvalidInput
+from scratchbus.errors import InvalidInput, ScratchbusError
 from scratchbus.eventlog.reader import Stop
 from scratchbus.subscriptions.concurrency_async import run_together
 from scratchbus.subscriptions.subscription_async import AsyncSubscription
@@ -65,4 +66,5 @@ class AsyncHandlers:
     async def _close(self) -> None:
         self._is_halted = True
         for source in list(self._open):
-            await source.close()
+            with suppress(ScratchbusError):  # the error that ended the run is raised; all must end
+                await source.close()

@@ -16,6 +16,7 @@ from scratchbus.commands.claim import LinkAction, Picked, PickFilter
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.observation_models import ObservationPatch
 from scratchbus.domain.values import Duration, check_whole
+from scratchbus.errors import ScratchbusError
 from scratchbus.eventlog.reader import Stop
 from scratchbus.readmodel.scope import Host
 from scratchbus.subscriptions.concurrency import MAX_AT_ONCE, run_together
@@ -149,10 +150,13 @@ class Work:
             return
         self._is_closed = True
         self._agenda.leave()
-        self._release_job()
-        self._woken.set()
-        for each in self._others:
-            each.close()
+        try:
+            self._release_job()
+        finally:
+            self._woken.set()
+            for each in self._others:
+                with suppress(ScratchbusError):  # the first error is raised; all must end
+                    each.close()
 
     def __iter__(self) -> Iterator[Job]:
         return self

@@ -14,6 +14,7 @@ from scratchbus.commands.claim import LinkAction, Picked, PickFilter
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.observation_models import ObservationPatch
 from scratchbus.domain.values import Duration, check_whole
+from scratchbus.errors import ScratchbusError
 from scratchbus.eventlog.reader import Stop
 from scratchbus.readmodel.scope import AsyncHost
 from scratchbus.subscriptions.concurrency_async import MAX_AT_ONCE, run_together
@@ -151,10 +152,13 @@ class AsyncWork:
             return
         self._is_closed = True
         self._agenda.leave()
-        await self._release_job()
-        self._woken.set()
-        for each in self._others:
-            await each.close()
+        try:
+            await self._release_job()
+        finally:
+            self._woken.set()
+            for each in self._others:
+                with suppress(ScratchbusError):  # the first error is raised; all must end
+                    await each.close()
 
     def __aiter__(self) -> AsyncIterator[AsyncJob]:
         return self

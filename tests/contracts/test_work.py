@@ -12,6 +12,7 @@ from scratchbus.commands import claim as claiming
 from scratchbus.domain.events import Claimed as ClaimedEvent
 from scratchbus.errors import (
     Claimed,
+    EngineForbidden,
     EngineUnreachable,
     EventIdReused,
     InvalidField,
@@ -727,3 +728,43 @@ async def test_async_work_made_before_the_bus_is_open_covers_all_shards(engine_u
             seen.add(job.observation.page)
             await job.resolve()
     await unopened.close()
+
+
+def refuse_jobs(monkeypatch):
+    """Let every write of a job fail with an error that does not pass."""
+
+    def refused(*_, **__):
+        raise EngineForbidden("the user may not write")
+        yield
+
+    monkeypatch.setattr(job_state.JobState, "command_steps", refused)
+
+
+def test_all_handlers_end_when_one_cannot_settle_its_job(bus, page, monkeypatch):
+    page.add("observation", "x")
+    jobs, raised = bus.work("executors"), []
+
+    def run():
+        with pytest.raises(EngineForbidden) as error:
+            jobs.run(lambda job: refuse_jobs(monkeypatch), concurrency=3)
+        raised.append(error.value)
+
+    running = threading.Thread(target=run, daemon=True)
+    running.start()
+    running.join(PATIENCE)
+    assert len(raised) == 1
+
+
+async def test_all_tasks_end_when_a_handler_cannot_settle_its_job(engine, bus_name, monkeypatch):
+    async with AsyncBus.connect(engine.url, source="w", bus=bus_name, shards=engine.shards) as bus:
+        await bus.page().add("observation", "x")
+        before = asyncio.all_tasks()
+
+        async def handle(job):
+            refuse_jobs(monkeypatch)
+
+        jobs = bus.work("executors")
+        with pytest.raises(EngineForbidden):
+            await asyncio.wait_for(jobs.run(handle, concurrency=3), PATIENCE)
+        await asyncio.sleep(0)
+        assert [task for task in asyncio.all_tasks() - before if "concurrency_async" in repr(task)] == []
