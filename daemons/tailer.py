@@ -25,9 +25,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import structlog
+
 from scratchbus.errors import FileGone, InvalidInput
 
 from .log_file import FilePosition, Line, LogFile
+
+logger = structlog.get_logger(__name__)
 
 
 class Tailer:
@@ -95,9 +99,17 @@ class Tailer:
         return file
 
     def _renamed(self, position: FilePosition) -> LogFile | None:
-        """Return the file that was read before, if the directory has it under another name."""
-        with os.scandir(self._path.parent) as entries:
-            candidates = [Path(entry.path) for entry in entries if entry.inode() == position.inode]
+        """Return the file that was read before, if the directory has it under another name, and may be listed."""
+        try:
+            with os.scandir(self._path.parent) as entries:
+                candidates = [Path(entry.path) for entry in entries if entry.inode() == position.inode]
+        except OSError as problem:
+            logger.warning(
+                "cannot look for the rotated log; its last lines may be missing",
+                log=str(self._path),
+                reason=problem.strerror,
+            )
+            return None
         for path in candidates:
             try:
                 file = LogFile(path)

@@ -291,3 +291,18 @@ def test_each_log_and_target_has_its_own_bookmark(log, monkeypatch, tmp_path):
     }
     assert len(paths) == 3
     assert all(path.is_relative_to(tmp_path / "scratchbus" / "logwatch") for path in paths)
+
+
+def test_a_rotation_in_a_directory_that_may_not_be_listed_is_survived(log, monkeypatch):
+    append(log, "one\n")
+    tailer = Tailer(log)
+    assert texts(tailer) == ["one"]
+    tailer.close()
+    log.rename(log.with_name("auth.log.1"))
+    append(log, "two\n")
+
+    def forbidden(path):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "scandir", forbidden)
+    assert texts(Tailer(log, tailer.position)) == ["two"]
