@@ -42,6 +42,7 @@ _TAG = re.compile(r"<(/?)(F-[A-Z0-9_-]+)>|<(?:HOST|ADDR|IP4|IP6|DNS|SUBNET|CIDR|
 _REFERENCE = re.compile(r"%\(([^()%]+)\)s|<([a-z_][\w./-]*)>", re.IGNORECASE)
 _MAX_CONNECTIONS = 1_000  # whose addresses are remembered
 _MAX_NESTING = 50  # references within references
+_MAX_EXPANDED = 1_000_000  # characters, since a text that refers to itself twice doubles each time
 
 # fail2ban takes the time out of a line before it looks at the rest.
 _TIME = re.compile(
@@ -225,6 +226,8 @@ def _resolved(text: str, options: dict[str, str], sections: dict[str, dict[str, 
         before, text = text, _REFERENCE.sub(expand, text)
         if text == before and not any(found[1] for found in _REFERENCE.finditer(text)):
             return text.replace("%%", "%")
+        if len(text) > _MAX_EXPANDED:
+            break
     raise RecursionError("refers to itself")
 
 

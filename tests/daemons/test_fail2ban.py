@@ -166,6 +166,7 @@ def test_sightings_of_a_filter_are_published(bus, page, door: Path, tmp_path: Pa
         ("[Definition]\nprefregex = ^(?<=x)y\nfailregex = <HOST>", "prefregex: has lookaround"),
         ("[Definition]\nfailregex = %(nothing)s <HOST>", "%(nothing)s is not defined"),
         ("[Definition]\na = %(a)s\nfailregex = %(a)s <HOST>", "refers to itself"),
+        ("[Definition]\na = %(a)s%(a)s\nfailregex = %(a)s <HOST>", "refers to itself"),
         ("[Definition]\nmaxlines = 5\nfailregex = <HOST>", "several lines"),
         ("[INCLUDES]\nbefore = bad.conf\n[Definition]\nfailregex = <HOST>", "includes itself"),
         ("[Definition]\n", "none can be used"),
