@@ -27,7 +27,7 @@ from scratchbus.errors import (
     SubscriptionMismatch,
     TooManyUnacked,
 )
-from scratchbus.eventlog.consumers import CursorEnd
+from scratchbus.eventlog.consumers import CursorEnd, open_cursors
 from scratchbus.eventlog.raw_entries import entry_fields
 from scratchbus.readmodel.status import read_subscriptions
 from scratchbus.subscriptions import (
@@ -705,14 +705,14 @@ async def test_an_async_consumer_behaves_the_same(bus, page, engine):
 
 def test_a_subscription_that_is_closed_while_it_opens_the_log_no_longer_follows_it(bus, page, monkeypatch):
     fill(page, 1)
-    open_cursors, deliveries = consumer.open_cursors, bus.subscribe("router")
+    deliveries = bus.subscribe("router")
 
     def open_late(*arguments):
         opened = yield from open_cursors(*arguments)
         deliveries.close()
         return opened
 
-    monkeypatch.setattr(consumer, "open_cursors", open_late)
+    monkeypatch.setattr("scratchbus.subscriptions.consumer.open_cursors", open_late)
     assert next(deliveries, None) is None
     assert [bus.feeds.feed(shard).followers for shard in range(bus.core.log.shards)] == [0] * bus.core.log.shards
 

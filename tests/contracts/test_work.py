@@ -10,6 +10,7 @@ import pytest
 from scratchbus import AsyncBus, Bus, NewObservation
 from scratchbus.commands import claim as claiming
 from scratchbus.domain.events import Claimed as ClaimedEvent
+from scratchbus.engine.steps import Pause
 from scratchbus.errors import (
     Claimed,
     EngineForbidden,
@@ -686,7 +687,7 @@ def test_a_job_fails_with_a_reason_that_is_not_valid_unicode(bus, page):
 
 def test_closed_work_hands_out_no_jobs_to_several_handlers(bus, page):
     page.add("observation", "x")
-    jobs, handled = bus.work("executors"), []
+    jobs, handled = bus.work("executors"), list[Any]()
     jobs.close()
     handlers = threading.Thread(target=jobs.run, args=(handled.append,), kwargs={"concurrency": 3}, daemon=True)
     handlers.start()
@@ -721,7 +722,7 @@ async def test_async_work_made_before_the_bus_is_open_covers_all_shards(engine_u
     with Bus.connect(engine_url, source="tester", bus=bus_name, shards=4) as bus:
         for n in range(8):
             bus.page(f"page-{n}").add("observation", f"page-{n}")
-    unopened, seen = AsyncBus.connect(engine_url, source="w", bus=bus_name), set()
+    unopened, seen = AsyncBus.connect(engine_url, source="w", bus=bus_name), set[str]()
     async with unopened.work("executors") as jobs:
         while len(seen) < 8:
             job = await asyncio.wait_for(anext(jobs), PATIENCE)
@@ -734,8 +735,8 @@ def refuse_jobs(monkeypatch):
     """Let every write of a job fail with an error that does not pass."""
 
     def refused(*_, **__):
+        yield Pause(0)
         raise EngineForbidden("the user may not write")
-        yield
 
     monkeypatch.setattr(job_state.JobState, "command_steps", refused)
 

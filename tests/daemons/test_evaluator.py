@@ -3,6 +3,7 @@
 import gc
 import weakref
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -387,7 +388,7 @@ def test_an_error_in_the_rules_names_its_line(text, line, says):
 
 
 def test_only_the_last_history_of_an_observation_is_kept(page, alert, evaluator, evaluate, monkeypatch):
-    read, history = [], page.history
+    read, history = list[weakref.ref[Any]](), page.history
 
     def recording(id):
         events = history(id)

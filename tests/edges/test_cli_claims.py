@@ -164,7 +164,7 @@ def test_an_invalid_instance_is_refused(cli: Cli):
 
 
 def test_a_key_that_another_command_has_just_made_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    first, read, seen = terminal_instance(tmp_path), invocation._read, []
+    first, read, seen = terminal_instance(tmp_path), invocation._read, list[Path]()
     monkeypatch.setattr(invocation, "_read", lambda path: read(path) if seen else seen.append(path))
     assert terminal_instance(tmp_path) == first
     (key,) = tmp_path.iterdir()
