@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 from uuid import uuid4
 
 from pydantic import Field
 
-from scratchbus.errors import EngineError
+from scratchbus.errors import EngineError, InvalidField, LogBlocked, LogError, ScratchbusError
 from scratchbus.mcp.answers import ClearedIds, HeldClaim, NextClaim, ObservationAnswer, brief, held, whole
 from scratchbus.mcp.observation_fields import (
     Again,
@@ -24,6 +24,9 @@ from scratchbus.mcp.observation_fields import (
 )
 from scratchbus.mcp.tool_parameters import EventId
 from scratchbus.mcp.toolbox import ADDS, EDITS, REPLACES, SETS, ToolGroup, tool
+
+MAX_CALL_ID: Final = 190
+"""The most characters of the event id of a call that writes twice: the id of the other write is longer."""
 
 
 class ObservationChanges(ToolGroup):
@@ -55,11 +58,12 @@ class ObservationChanges(ToolGroup):
         if not release:
             guards: dict[str, Any] = {"expected_version": expected_version, "fence": fence, "event_id": event_id}
             return brief(await self._page.update(id, **guards, **changes))
-        call_id = event_id or uuid4().hex
+        call_id = _call_id(event_id)
         with _as_one_call(call_id):
             if changes:
                 await self._page.update(id, expected_version=expected_version, fence=fence, event_id=call_id, **changes)
-            return brief(await self._page.release(id, fence=fence, event_id=f"{call_id}/release"))
+            with _second("your changes were made, but the claim was not released" if changes else None):
+                return brief(await self._page.release(id, fence=fence, event_id=f"{call_id}/release"))
 
     @tool("Resolve an observation", SETS)
     async def resolve_observation(
@@ -73,12 +77,14 @@ class ObservationChanges(ToolGroup):
         """Close an observation that was dealt with."""
         if action is None:
             return brief(await self._page.resolve(id, reason=reason, fence=fence, event_id=event_id))
-        call_id = event_id or uuid4().hex
+        call_id = _call_id(event_id)
         with _as_one_call(call_id):
             before = (await self._workspace.look()).get(id)
-            if before is not None and before.status_class == "open":  # otherwise refused, or a retry
-                await self._page.link(id, action, fence=fence, event_id=f"{call_id}/link")
-            return brief(await self._page.resolve(id, reason=reason, fence=fence, event_id=call_id))
+            if before is None or before.status_class != "open":  # it is refused, or a retry
+                return brief(await self._page.resolve(id, reason=reason, fence=fence, event_id=call_id))
+            await self._page.link(id, action, fence=fence, event_id=f"{call_id}/link")
+            with _second("the action was linked, but the observation was not resolved"):
+                return brief(await self._page.resolve(id, reason=reason, fence=fence, event_id=call_id))
 
     @tool("Refute an observation", REPLACES)
     async def refute_observation(
@@ -145,12 +151,33 @@ class ObservationChanges(ToolGroup):
         return brief(await self._page.link(id, action, fence=fence, event_id=event_id))
 
 
+def _call_id(event_id: str | None) -> str:
+    """Return the event id of a call that writes twice. Raises InvalidField if that of the other write is too long."""
+    if event_id is not None and len(event_id) > MAX_CALL_ID:
+        raise InvalidField("event_id", f"is {len(event_id)} characters long; use at most {MAX_CALL_ID} here")
+    return event_id or uuid4().hex
+
+
 @contextmanager
 def _as_one_call(event_id: str) -> Iterator[None]:
     """Make an error in either of two writes name the id that makes a retry of both safe."""
     try:
         yield
-    except EngineError as error:
+    except LogBlocked:
+        raise  # nothing is in doubt
+    except (EngineError, LogError) as error:
         error.event_id = event_id
         error.in_doubt()
         raise
+
+
+@contextmanager
+def _second(done: str | None) -> Iterator[None]:
+    """Make a refusal of the second write say that the first was done, if it was."""
+    try:
+        yield
+    except ScratchbusError as refusal:
+        is_in_doubt = isinstance(refusal, EngineError | LogError) and not isinstance(refusal, LogBlocked)
+        if done is None or is_in_doubt:
+            raise
+        raise ScratchbusError(f"{done}: {refusal}") from None

@@ -218,6 +218,34 @@ async def test_an_update_can_release_the_claim(connect: Connect):
     assert given_back["status"] == "pending_review"
 
 
+async def test_a_refused_release_says_that_the_changes_were_made(connect: Connect):
+    async with connect() as agent:
+        id = (await agent.do("add_observation", type="observation", content="x"))["id"]
+        error = await agent.fail("update_observation", id=id, content="y", release=True)
+        assert error.startswith("your changes were made, but the claim was not released: ")
+        assert (await agent.do("get_observation", id=id))["observation"]["content"] == "y"
+        assert (await agent.fail("update_observation", id=id, release=True)).startswith(id)
+
+
+async def test_a_refused_resolution_says_that_the_action_was_linked(connect: Connect):
+    async with connect() as agent:
+        id = (await agent.do("add_observation", type="observation", content="x"))["id"]
+        await agent.do("resolve_observation", id=id)
+        error = await agent.fail("resolve_observation", id=id, action="goal-17")
+        assert error.startswith("the action was linked, but the observation was not resolved: ")
+        assert (await agent.do("get_observation", id=id))["observation"]["links"] == ["goal-17"]
+
+
+async def test_an_event_id_too_long_for_two_writes_writes_nothing(connect: Connect):
+    async with connect() as agent:
+        id = (await agent.do("add_observation", type="observation", content="x"))["id"]
+        await agent.do("claim_observation", id=id)
+        error = await agent.fail("update_observation", id=id, content="y", release=True, event_id="e" * 191)
+        assert "event_id: is 191 characters long; use at most 190" in error
+        assert (await agent.do("get_observation", id=id))["observation"]["content"] == "x"
+        await agent.do("update_observation", id=id, content="y", release=True, event_id="e" * 190)
+
+
 async def test_an_update_sends_an_observation_to_review(connect: Connect):
     async with connect() as agent:
         id = (await agent.do("add_observation", type="observation", content="x"))["id"]
