@@ -143,9 +143,10 @@ class BoundTool:
 
         Raises ScratchbusError; InvalidInput describes invalid arguments.
         """
-        for name in arguments:
+        for name, value in arguments.items():
             if name not in self._arguments:
                 raise InvalidInput(self._unknown(name))
+            _check_unicode(name, value)
         arguments = {name: self._unpacked(name, value) for name, value in arguments.items() if value is not None}
         try:
             model = arguments_model(self._function.__func__).model_validate(arguments)  # type: ignore[attr-defined]
@@ -252,6 +253,14 @@ async def _retried(tool: BoundTool, arguments: dict[str, Any]) -> Answer:
         if problem.event_id is None or not tool.takes("event_id") or not is_transient:
             raise
         return await tool({**arguments, "event_id": problem.event_id})
+
+
+def _check_unicode(name: str, value: Any) -> None:
+    """Raise InvalidInput if an argument contains text that no answer could repeat, such as half a surrogate pair."""
+    try:
+        to_json(value, serialize_unknown=True)
+    except ValueError:
+        raise InvalidInput(f"{name}: is not valid Unicode text") from None
 
 
 def _describe_problems(problem: ValidationError) -> str:

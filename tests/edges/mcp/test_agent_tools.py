@@ -47,6 +47,14 @@ async def test_an_error_is_returned_as_an_answer(memory_url: str):
             assert text in answer.text
 
 
+@pytest.mark.parametrize("arguments", [{"query": "x\ud800"}, {"tags": ["x\ud800"]}], ids=repr)
+async def test_an_argument_that_is_not_valid_unicode_is_refused(memory_url: str, arguments: dict[str, object]):
+    async with open_agent_tools("analyst", session="s1", tools=["notes"], url=memory_url) as tools:
+        answer = await tools.call("search_notes", arguments)
+        assert answer.is_error
+        assert answer.text.endswith(": is not valid Unicode text")
+
+
 async def test_an_unknown_group_is_refused(memory_url: str):
     with pytest.raises(InvalidField, match="unknown group"):
         async with open_agent_tools("analyst", tools=["everything else"], url=memory_url):
