@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Final, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 from pydantic import Field
 
-from scratchbus import EVENT_KINDS, NewObservation, Observation
-from scratchbus.errors import InvalidField, ScratchbusError
+from scratchbus import EVENT_KINDS, Event, NewObservation, Observation
+from scratchbus.errors import InvalidField, InvalidId, ScratchbusError
 from scratchbus.mcp.answers import (
     AddedIds,
     AddedObservation,
@@ -37,6 +37,9 @@ from scratchbus.mcp.observation_fields import (
 from scratchbus.mcp.paging import after_id, after_rank, cursor_of, first, position_in, search
 from scratchbus.mcp.tool_parameters import Cursor, EventId, Limit, Tags
 from scratchbus.mcp.toolbox import ADDS, READS, ToolGroup, tool
+
+if TYPE_CHECKING:
+    from scratchbus import AsyncView
 
 NEWS: Final = tuple(kind for kind in EVENT_KINDS if kind != "context_rendered")
 """The kinds of events that `changes_since` reports: all but `context_rendered`."""
@@ -174,8 +177,16 @@ class ObservationTools(ToolGroup):
             has_more = len(changes) == limit
             if has_more:
                 break
-            changes.append(happened(event, view.get(event.subject)))
+            changes.append(happened(event, _subject_of(event, view)))
         return {"changes": changes, "next_cursor": changes[-1]["position"] if changes else cursor, "has_more": has_more}
+
+
+def _subject_of(event: Event, view: AsyncView) -> Observation | None:
+    """Return the observation that an event is about; None for another subject, such as a note, or if it has left."""
+    try:
+        return view.get(event.subject)
+    except InvalidId:
+        return None
 
 
 def _check_reminder(type: str, when: object, remind_on: dict[str, Any] | None, item: str = "") -> None:

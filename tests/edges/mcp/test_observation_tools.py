@@ -302,6 +302,15 @@ async def test_changes_since_returns_the_changes_after_a_cursor(connect: Connect
     assert nothing == {"changes": [], "next_cursor": rest["next_cursor"], "has_more": False}
 
 
+async def test_changes_since_includes_the_memories_of_a_session_page(connect: Connect):
+    async with connect(page="session:s1", session="s1") as agent:
+        start = await agent.do("changes_since")
+        note = (await agent.do("add_note", content="x"))["note"]["id"]
+        id = (await agent.do("add_observation", type="observation", content="y"))["id"]
+        news = await agent.do("changes_since", cursor=start["next_cursor"])
+        assert [(each["kind"], each["id"]) for each in news["changes"]] == [("note_added", note), ("added", id)]
+
+
 async def test_an_addition_lists_the_displaced_observations(memory_url: str):
     settings: dict[str, Any] = {"url": memory_url, "max_observations": 3}
     async with (
