@@ -268,6 +268,8 @@ class YamlText:
             value = SafeConstructor().construct_document(spot.node)
         except (yaml.YAMLError, ValueError) as problem:
             raise self._wrong(spot, YamlProblem(f"{{}} cannot be read: {_reason(problem)}")) from None
+        except LookupError:  # `!!bool 5`, or `!!int` of nothing
+            raise self._wrong(spot, YamlProblem(f"{{}} is not a {spot.node.tag.rpartition(':')[2]}")) from None
         if value is None or isinstance(value, str | int | float):
             return value
         raise self._wrong(spot, YamlProblem("{} is not a text or number; put it in quotes"))

@@ -28,7 +28,12 @@ def read_body(body: bytes, content_type: str) -> object:
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(body, Loader=_Loader)):
             raise ValueError("aliases may expand to more values than can be checked")
         return yaml.load(body, Loader=_Loader)  # noqa: S506 - a safe one
-    except (yaml.YAMLError, RecursionError) as problem:
+    except (
+        yaml.YAMLError,
+        RecursionError,
+        LookupError,
+        AttributeError,
+    ) as problem:  # the last two: a tag that fits no value
         raise ValueError(str(problem)) from None
 
 

@@ -85,3 +85,9 @@ def test_a_self_referencing_alias_is_refused(text: str) -> None:
 def test_deep_nesting_is_refused() -> None:
     with pytest.raises(InvalidInput, match="deep"):
         parse_registry("types: " + "[" * 100_000, "types")
+
+
+@pytest.mark.parametrize("value", ["!!bool 5", "!!int ''", "!!float ''"])
+def test_a_tag_that_does_not_fit_its_value_is_refused(value: str) -> None:
+    with pytest.raises(InvalidInput, match=f"types:3:.*is not a {value.split()[0][2:]}"):
+        parse_registry(f"types:\n  x:\n    priority: {value}\n", "types")

@@ -67,6 +67,7 @@ def test_a_registry_is_accepted_as_json(http):
         (b"[" * 300 + b"]" * 300, "application/json", 400),
         (b'{"types":' * 150 + b"1" + b"}" * 150, "application/json", 200),
         (b"x", "application/pdf", 415),
+        (b"types: {x: {priority: !!bool 5}}", "application/yaml", 200),
     ],
 )
 def test_an_invalid_registry_is_refused(http, content, kind, status):
@@ -95,6 +96,12 @@ def test_an_invalid_registry_is_not_published(http):
     refused = http.put("/types", content="types:\n  x: 1\n", headers=YAML)
     assert (refused.status_code, refused.json()["line"], refused.json()["key"]) == (422, 2, "types.x")
     assert http.get("/types").json() == before
+
+
+@pytest.mark.parametrize("value", ["!!bool 5", "!!int ''", "!!timestamp soon"])
+def test_a_tag_that_does_not_fit_its_value_is_not_published(http, value: str):
+    answer = http.put("/types", content=f"types: {{x: {{priority: {value}}}}}", headers=YAML)
+    assert answer.status_code == 422, answer.text
 
 
 def test_a_type_in_use_is_not_removed(http, bus: Bus, page):
