@@ -115,7 +115,7 @@ class NewObservation(BaseModel):
     every: Annotated[str | None, CheckedBy(check_every)] = None
     event_id: EventId = None
 
-    def __init__(self, **given: Any) -> None:
+    def __init__(self, /, **given: Any) -> None:
         """Check the types of the fields. Raises UnknownField or InvalidField."""
         given |= {name: plain(name, given[name]) for name in PAYLOAD_FIELDS if name in given}
         try:

@@ -117,6 +117,13 @@ def test_a_batch_is_all_or_nothing(http, bus: Bus, page):
     assert (done.status_code, len(done.json()["items"])) == (201, 2)
 
 
+@pytest.mark.parametrize("name", ["self", "given", "colour"])
+def test_an_unknown_field_of_an_item_is_refused(http, page, name: str):
+    item = {"type": "observation", "content": "a", name: "b"}
+    refused = http.post(f"/pages/{page}/observations/batch", json={"observations": [item]})
+    assert (refused.status_code, refused.json()["detail"].partition(";")[0]) == (422, f"{name}: unknown field")
+
+
 def test_the_next_link_continues_a_list(http, page):
     wanted = [add(http, page, content=str(number))["id"] for number in range(5)][::-1]
     answer = http.get(f"/pages/{page}/observations", params={"limit": 2})
