@@ -148,10 +148,10 @@ class _Reception:
 
     def _is_valid(self, grant: Admission) -> bool:
         try:
-            token = self._tokens.named(grant.name)
+            tokens = self._tokens.last_good()
         except SettingsError:
             return True  # an unreadable file revokes nothing
-        return token is not None and self._grant(token) == grant
+        return any(token.is_valid and self._grant(token) == grant for token in tokens)
 
 
 def _error(status: int, code: str, text: str) -> JSONResponse:

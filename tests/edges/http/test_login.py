@@ -11,6 +11,8 @@ import httpx2
 import pytest
 import trustme
 
+from scratchbus import McpIdentity, McpTokens
+from scratchbus.http.callers import TokenHolders
 from tests.edges.http.conftest import Served, Tokens, serving
 
 NEW = {"type": "observation", "content": "x"}
@@ -111,3 +113,14 @@ def test_the_key_works_as_a_token(served):
 def test_a_server_with_tls_does_not_answer_plain_http(secure, authority, tmp_path: Path):
     with httpx2.Client(timeout=10) as client, pytest.raises(httpx2.TransportError):
         client.get(secure.url.replace("https", "http") + "/healthz")
+
+
+def test_two_tokens_of_one_name_are_both_valid(tmp_path: Path):
+    tokens = McpTokens(tmp_path / "tokens.yaml")
+    secrets = [tokens.add(f"twin-{each}", McpIdentity.of("ann"), scopes=["read"]) for each in "ab"]
+    tokens.path.write_text(tokens.path.read_text().replace("twin-b", "twin-a"))
+    callers = TokenHolders(tokens)
+    for secret in secrets:
+        caller = callers.find(secret)
+        assert caller is not None
+        assert callers.is_valid(caller)

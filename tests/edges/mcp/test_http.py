@@ -157,6 +157,14 @@ async def test_a_revoked_token_is_refused(served: Served):
     assert refusal(served.url, token)[0] == 401
 
 
+async def test_two_tokens_of_one_name_are_both_served(served: Served):
+    secrets = [served.tokens.add(f"twin-{each}", Identity.of("analyst", tools=["observations"])) for each in "ab"]
+    served.tokens.path.write_text(served.tokens.path.read_text().replace("twin-b", "twin-a"))
+    for secret in secrets:
+        async with connected(served, secret) as agent:
+            await agent.do("list_observations")
+
+
 @pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.parametrize("is_replaced", [False, True])
