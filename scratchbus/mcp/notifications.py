@@ -14,16 +14,19 @@ import anyio
 from anyio.abc import TaskGroup
 
 from scratchbus.daemon import stderr_logger
-from scratchbus.errors import ScratchbusError
+from scratchbus.errors import BusClosed, LogError, ScratchbusError
 from scratchbus.mcp.protocol import INTERNAL_ERROR, SUBSCRIPTION_KEY, Client, Params, ProtocolError, Result
 from scratchbus.mcp.resources import ACTIVE, NOTEPAD, NOTES, OBSERVATION, TODO, Resources, refused
 from scratchbus.mcp.workspace import Workspace
 
 if TYPE_CHECKING:
-    from scratchbus import BusPosition, Change
+    from scratchbus import BusPosition, Change, Position
 
 MAX_SUBSCRIPTIONS: Final = 1024
 """The most connections and requests that subscribe at once."""
+
+MAX_PAUSE: Final = 2.0
+"""The most seconds between two attempts to follow the log."""
 
 _UPDATED: Final = "notifications/resources/updated"
 
@@ -175,15 +178,32 @@ class ResourceSubscriptions:
         except ScratchbusError as problem:  # reads of the page raise it to their callers
             logger.error("clients are no longer notified of changes", page=self._page, reason=str(problem))
 
-    async def _follow_memories(self, session: str, after: BusPosition) -> None:
-        page = f"session:{session}"
-        try:
-            async for event in self._workspace.bus.events(after, follow=True, pages=[page]):
-                kind = _MEMORIES.get(event.kind.partition("_")[0])
-                if kind is not None:
-                    self._publish(kind.uri(session))
-        except ScratchbusError as problem:
-            logger.error("clients are no longer notified of changes", page=page, reason=str(problem))
+    async def _follow_memories(self, session: str, after: BusPosition | Position | None) -> None:
+        """Publish the changes of a session's memories until the bus is closed; after an error, continue.
+
+        Without a position, as after a rewound log, any memory may have changed.
+        """
+        bus, page, failures = self._workspace.bus, f"session:{session}", 0
+        while True:
+            try:
+                if after is None:
+                    after = await bus.position()
+                    for each in _MEMORIES.values():
+                        self._publish(each.uri(session))
+                async for event in bus.events(after, follow=True, pages=[page]):
+                    after, failures = event.position, 0
+                    kind = _MEMORIES.get(event.kind.partition("_")[0])
+                    if kind is not None:
+                        self._publish(kind.uri(session))
+            except BusClosed:
+                return
+            except ScratchbusError as problem:
+                if failures == 0:
+                    logger.warning("changes of memories cannot be read; trying again", page=page, reason=str(problem))
+                if isinstance(problem, LogError):
+                    after = None
+            failures += 1
+            await anyio.sleep(min(MAX_PAUSE, 0.05 * 2 ** min(failures, 6)))
 
     def _uris(self, change: Change) -> list[str]:
         active = ACTIVE.uri(self._page)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import anyio
@@ -11,8 +11,8 @@ import pytest
 from mcp import Client, MCPDeprecationWarning, MCPError
 from mcp_types import ResourceUpdatedNotification
 
-from scratchbus import AsyncBus, AsyncView, BusPosition
-from scratchbus.errors import EngineUnreachable
+from scratchbus import AsyncBus, AsyncView, BusPosition, Event
+from scratchbus.errors import EngineUnreachable, LogRewound, ScratchbusError
 from scratchbus.mcp.identity import Identity
 from scratchbus.mcp.sdk_server import server_of
 from scratchbus.mcp.workspace import Workspace
@@ -172,6 +172,35 @@ async def test_notifications_use_the_uri_of_the_client(memory_url: str):
         await agent.do("add_observation", type="observation", content="x")
         await agent.do("write_notepad", content="the plan")
         await until(lambda: set(forms) <= set(heard))
+
+
+@pytest.mark.parametrize("error", [EngineUnreachable("it is away"), LogRewound("it was replaced")], ids=repr)
+async def test_memories_are_followed_again_after_an_error(
+    memory_url: str, monkeypatch: pytest.MonkeyPatch, error: ScratchbusError
+):
+    heard: list[str] = []
+    errors, events = [error], AsyncBus.events
+
+    async def handle(message: object) -> None:
+        if isinstance(message, ResourceUpdatedNotification):
+            heard.append(message.params.uri)
+
+    async def failing(*given: Any, **more: Any) -> AsyncIterator[Event]:
+        if errors:
+            raise errors.pop()
+        async for event in events(*given, **more):
+            yield event
+
+    monkeypatch.setattr(AsyncBus, "events", failing)
+    async with (
+        Workspace.opened(Identity.of("analyst", session="s1", tools=["all"]), url=memory_url) as workspace,
+        Client(server_of(workspace), mode="legacy", message_handler=handle) as client,
+    ):
+        with pytest.warns(MCPDeprecationWarning):
+            await client.subscribe_resource("notepad://s1")
+        await until(lambda: not errors)
+        await Agent(client, workspace.bus).do("write_notepad", content="the plan")
+        await until(lambda: "notepad://s1" in heard)
 
 
 async def test_a_subscription_after_one_that_failed_is_told_of_changes(
