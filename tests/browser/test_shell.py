@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
 from playwright.sync_api import Page as Window
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from scratchbus import Bus, McpIdentity, McpTokens, stop_engine
 from tests.browser.conftest import Console, Opened, settle
@@ -128,6 +129,26 @@ def test_the_page_recovers_when_the_engine_restarts(open_console: Opened, engine
         console.expect_rows("after", "before")
         page.add("observation", "live again")
         console.expect_rows("live again", "after", "before")
+
+
+@pytest.mark.browser
+def test_an_archive_that_is_away_is_not_an_engine_that_is_away(open_console: Opened, served: Served) -> None:
+    """The view says what is wrong, and is not loaded again and again."""
+    console = open_console(served, sees_failures=True)
+    window = console.window
+    asked: list[str] = []
+    body = {"type": "urn:scratchbus:problem:archive-unavailable", "status": 503, "detail": "the archive is away"}
+
+    def refuse(route: Route) -> None:
+        asked.append(route.request.url)
+        route.fulfill(status=503, content_type="application/problem+json", body=json.dumps(body))
+
+    window.route("**/api/v1/archive", refuse)
+    console.open("#/operations")
+    expect(window.get_by_role("region", name="Operations").get_by_text("the archive is away")).to_be_visible()
+    window.wait_for_timeout(3_000)  # the time of several probes
+    expect(window.get_by_text("The engine is away.")).to_be_hidden()
+    assert len(asked) == 1
 
 
 @pytest.mark.browser

@@ -1,5 +1,5 @@
 // The HTTP API client: reads at the moment shown, writes that are safe to retry, problems as errors.
-import { connection, noteState } from "./connection.js";
+import { connection, noteState, probe } from "./connection.js";
 import { moment, setClockBy } from "./time.js";
 import { param } from "./route.js";
 
@@ -95,7 +95,7 @@ async function problemOf(response) {
     // an answer from something between here and the server; its status has to do
   }
   if (response.status === 401) noteState("signed-out", body.detail);
-  if (response.status === 503) noteState("engine-away", body.detail);
+  if (response.status === 503) probe(); // it may be the engine, or only an archive or files
   return new Problem(response.status, body);
 }
 
