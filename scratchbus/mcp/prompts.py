@@ -33,6 +33,10 @@ You are handing your work over{to}. Write it down so that a reader who has only 
 OUTCOMES: Final = ("completed", "error", "incomplete - max steps reached", "exception")
 
 
+MAX_DIGITS: Final = 15
+"""The most digits of a number of steps."""
+
+
 class _OfferedPrompt(NamedTuple):
     prompt: dict[str, Any]
     text: Callable[[Mapping[str, str]], Awaitable[str]]
@@ -112,7 +116,7 @@ class Prompts:
         summary = arguments.get("summary") or "The task has ended."
         scratchpad = self._workspace.bus.scratchpad(self._workspace.identity.agent)
         steps = arguments.get("steps", "").strip()
-        if steps and not steps.isdecimal():
+        if steps and not (steps.isdecimal() and len(steps) <= MAX_DIGITS):
             raise InvalidField("steps", f"{shown(steps)} is not a whole number; write how many steps it took")
         prompt = await scratchpad.end_of_run_prompt(arguments["task"], outcome, summary, int(steps) if steps else None)
         return f"{prompt}\nIf you have update_scratchpad, call it instead, with the revision that get_context returned."

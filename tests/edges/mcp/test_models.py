@@ -294,6 +294,8 @@ async def test_prompts_cover_the_stages_of_a_session(connect: Connect):
         assert "**Steps taken**: 7\n" in await prompt("end_of_run", task="find the leak", steps="7")
         with pytest.raises(MCPError, match="steps: 'x' is not a whole number"):
             await agent.client.get_prompt("end_of_run", {"task": "find the leak", "steps": "x"})
+        with pytest.raises(MCPError, match="is not a whole number"):
+            await agent.client.get_prompt("end_of_run", {"task": "find the leak", "steps": "7" * 5_000})
         assert '{"scratchpad": null}' in asked
         with pytest.raises(MCPError, match="task is missing"):
             await agent.client.get_prompt("start", {})
