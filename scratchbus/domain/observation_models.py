@@ -3,10 +3,10 @@
 # no `from __future__ import annotations`: pydantic evaluates strings again for every class that inherits them
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import core_schema
@@ -83,6 +83,14 @@ class ObservationFields(BaseModel):
     every: str | None = None
 
 
+_NUMBERS: Final[dict[str, Callable[[Any], object]]] = {
+    "confidence": check_confidence,
+    "ttl": duration_of,
+    "times": partial(check_whole, "times", maximum=MAX_TIMES),
+}
+"""The checks of the numbers of a new observation."""
+
+
 class NewObservation(BaseModel):
     """An observation to add; fields that are left out get their values from its type and the settings.
 
@@ -116,7 +124,10 @@ class NewObservation(BaseModel):
     event_id: EventId = None
 
     def __init__(self, /, **given: Any) -> None:
-        """Check the types of the fields. Raises UnknownField or InvalidField."""
+        """Check the types of the fields. Raises UnknownField, InvalidField or InvalidTTL."""
+        for name, check in _NUMBERS.items():
+            if isinstance(given.get(name), bool):
+                check(given[name])  # refuses it, where pydantic would take it for 0 or 1
         given |= {name: plain(name, given[name]) for name in PAYLOAD_FIELDS if name in given}
         try:
             super().__init__(**given)

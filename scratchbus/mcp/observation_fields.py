@@ -19,8 +19,11 @@ Again = Annotated[float | None, WithJsonSchema({"type": "number"}), Field(ge=0, 
 Context = Annotated[dict[str, Any] | None, WithJsonSchema({"type": "object"})]
 Metadata = Context
 Owner = Annotated[str | None, Field(description="Who is to handle it.")]
-Lasting = Annotated[int | str | None, WithJsonSchema({"type": "string"}), Field(description='As "2h", "7d", "never".')]
-Seconds = Annotated[int | str, WithJsonSchema({"type": "integer"}), Field(description="Seconds.")]
+# With bool, true stays what it is and is refused by the bus; without, it would be a second.
+Lasting = Annotated[
+    int | str | bool | None, WithJsonSchema({"type": "string"}), Field(description='As "2h", "7d", "never".')
+]
+Seconds = Annotated[int | str | bool, WithJsonSchema({"type": "integer"}), Field(description="Seconds.")]
 When = Annotated[AwareDatetime | None, WithJsonSchema({"type": "string", "format": "date-time"})]
 Trigger = Annotated[Object | None, Field(description="Due on an event: type, status, tags.")]
 Blockers = Annotated[list[str] | None, Field(description="Ids: not active until these are closed.")]

@@ -124,6 +124,15 @@ def test_an_unknown_field_of_an_item_is_refused(http, page, name: str):
     assert (refused.status_code, refused.json()["detail"].partition(";")[0]) == (422, f"{name}: unknown field")
 
 
+@pytest.mark.parametrize("name", ["confidence", "ttl", "times"])
+@pytest.mark.parametrize("path", ["observations", "observations/batch"])
+def test_true_is_not_a_number(http, page, path: str, name: str):
+    item = {"type": "observation", "content": "a", name: True}
+    refused = http.post(f"/pages/{page}/{path}", json={"observations": [item]} if "batch" in path else item)
+    assert refused.status_code == 422
+    assert refused.json()["detail"].startswith(f"{name}: True is not a")
+
+
 def test_the_next_link_continues_a_list(http, page):
     wanted = [add(http, page, content=str(number))["id"] for number in range(5)][::-1]
     answer = http.get(f"/pages/{page}/observations", params={"limit": 2})

@@ -517,6 +517,16 @@ async def test_a_huge_number_of_times_is_refused(connect: Connect):
         assert len((await agent.do("get_active_observations"))["observations"]) == 1
 
 
+async def test_a_duration_of_true_is_refused(connect: Connect):
+    async with connect() as agent:
+        new = {"type": "observation", "content": "x"}
+        assert "True is not a valid duration" in await agent.fail("add_observation", **new, ttl=True)
+        error = await agent.fail("add_observations", observations=[{**new, "ttl": True}])
+        assert "True is not a valid duration" in error
+        id = (await agent.do("add_observation", **new))["id"]
+        assert "True is not a valid duration" in await agent.fail("claim_observation", id=id, ttl=True)
+
+
 async def test_claim_next_skips_blocked_and_scheduled_observations(connect: Connect):
     soon = "2031-01-01T09:00:00Z"
     async with connect(tools=["observations"]) as agent:
