@@ -6,8 +6,6 @@ from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
-from pydantic_core import PydanticSerializationError, to_json
-
 from scratchbus.mcp.groups import toolbox_of
 from scratchbus.mcp.identity import Identity
 from scratchbus.mcp.toolbox import Toolbox
@@ -41,10 +39,6 @@ class AgentTools:
 
     async def call(self, name: str, arguments: Mapping[str, Any] | None = None) -> ToolAnswer:
         """Call a tool. Errors are returned as answers, also for a tool that the agent does not have."""
-        try:
-            to_json(arguments)
-        except PydanticSerializationError as problem:
-            return ToolAnswer(f"{name}: the arguments cannot be written as JSON: {str(problem).splitlines()[0]}", True)
         result = await self._call(name, dict(arguments or {}))
         return ToolAnswer("".join(part["text"] for part in result["content"]), result["isError"])
 

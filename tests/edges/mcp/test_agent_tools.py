@@ -39,8 +39,8 @@ async def test_an_error_is_returned_as_an_answer(memory_url: str):
             ("add_note", {"content": "x" * 4001}, "exceeds maximum length of 4000 characters (got 4001)"),
             ("add_observation", {"type": "observation", "content": "x"}, "no observations tools"),
             ("drop_everything", None, "unknown tool"),
-            ("add_note", {"content": "x", "tags": "\ud800"}, "add_note: the arguments cannot be written as JSON"),
-            ("search_notes", {"query": "\ud800"}, "search_notes: the arguments cannot be written as JSON"),
+            ("add_note", {"content": "x", "tags": "\ud800"}, "tags: is not valid Unicode text"),
+            ("search_notes", {"query": "\ud800"}, "query: is not valid Unicode text"),
         ):
             answer = await tools.call(name, arguments)
             assert answer.is_error
