@@ -80,10 +80,10 @@ class ObservationChanges(ToolGroup):
         call_id = _call_id(event_id)
         with _as_one_call(call_id):
             before = (await self._workspace.look()).get(id)
-            if before is None or before.status_class != "open":  # it is refused, or a retry
-                return brief(await self._page.resolve(id, reason=reason, fence=fence, event_id=call_id))
-            await self._page.link(id, action, fence=fence, event_id=f"{call_id}/link")
-            with _second("the action was linked, but the observation was not resolved"):
+            is_open = before is not None and before.status_class == "open"
+            if is_open:  # otherwise it is refused, or a retry
+                await self._page.link(id, action, fence=fence, event_id=f"{call_id}/link")
+            with _second("the action was linked, but the observation was not resolved" if is_open else None):
                 return brief(await self._page.resolve(id, reason=reason, fence=fence, event_id=call_id))
 
     @tool("Refute an observation", REPLACES)
