@@ -228,9 +228,9 @@ async def test_a_refused_release_says_that_the_changes_were_made(connect: Connec
 
 
 async def test_a_refused_resolution_says_that_the_action_was_linked(connect: Connect):
-    async with connect() as agent:
+    async with connect("analyst") as agent, connect("reviewer") as other:
         id = (await agent.do("add_observation", type="observation", content="x"))["id"]
-        await agent.do("resolve_observation", id=id)
+        await other.do("claim_observation", id=id)
         error = await agent.fail("resolve_observation", id=id, action="goal-17")
         assert error.startswith("the action was linked, but the observation was not resolved: ")
         assert (await agent.do("get_observation", id=id))["observation"]["links"] == ["goal-17"]
