@@ -72,6 +72,12 @@ def not_of_log(shard: int, what: str, advice: str = "") -> LogRewound:
     return LogRewound(f"shard {shard}: {what}; it was rewound or replaced, or the position is of another bus{advice}")
 
 
+def _not_before(entry: RawEntry, position: Position) -> LogRewound:
+    """Return the error for a position with an entry after it that has no greater `seq`."""
+    what = f"the log does not have {position}; it has {entry[0].decode()} after it"
+    return not_of_log(position.shard, what, FROM_START)
+
+
 def bus_position(log: Log) -> Step[BusPosition]:
     """Return the end of all logs of the bus."""
     ends: list[Position] = []
@@ -84,7 +90,7 @@ def bus_position(log: Log) -> Step[BusPosition]:
 def cursors(log: Log, after: When | None, pages: Collection[str] | None = None) -> Step[list[Cursor]]:
     """Return cursors after a position, on the shards of these pages or on all.
 
-    Raises InvalidPosition, or LogRewound for a position beyond the end of the log.
+    Raises InvalidPosition, or LogRewound for a position that the log cannot have.
     """
     after = START if after is None else as_when(after, "after")
     if isinstance(after, datetime):
@@ -115,6 +121,10 @@ def cursors(log: Log, after: When | None, pages: Collection[str] | None = None) 
         end = end_of(tail, shard)
         if position.seq and position > end:
             raise not_of_log(shard, f"the log ends at {end}, before {position}", FROM_START)
+        if position.seq and not entries_at_start:  # it may have been trimmed or erased
+            following = yield from ask(shard, "XRANGE", keys.log, f"({position.stream_id}", "+", "COUNT", 1)
+            if following and entry_position(following[0], shard).seq <= position.seq:
+                raise _not_before(following[0], position)
         event_id = entry_id(entries_at_start[0]) if entries_at_start else ""
         page = wanted_pages[0] if wanted_pages is not None and len(wanted_pages) == 1 else ""
         found.append(Cursor(position, event_id, origin.decode() if origin else "", page))
@@ -146,7 +156,7 @@ def check(
         return True
     for entry, seq in zip(entries, seqs, strict=True):
         if before is not None and seq <= before:
-            raise not_of_log(shard, f"the log does not have {was}; it has {entry[0].decode()} after it", FROM_START)
+            raise _not_before(entry, was)
         if before is not None and seq != before + 1 and not (yield from are_erased(keys, before, seq)):
             (first,) = yield from ask_all(shard, [("XRANGE", keys.log, "-", "+", "COUNT", 1)])
             if first and entry_position(first[0], shard).seq >= seq:  # more may have been trimmed by now

@@ -193,6 +193,18 @@ def test_log_gets_a_new_origin_after_a_flush(bus, page):
     assert send(bus, "GET", keys_of(bus).origin) != origin
 
 
+@pytest.mark.parametrize("pages", [None, ["main"]])
+@pytest.mark.parametrize("is_folded", [True, False])
+def test_a_position_of_another_log_raises_log_rewound(bus, page, pages, is_folded):
+    last = [page.add("observation", str(number)) for number in range(3)][-1]
+    if is_folded:
+        project(bus)
+    with pytest.raises(
+        LogRewound, match=r"it has .* after it; it was rewound or replaced, or the position is of another"
+    ):
+        list(bus.events(last.position._replace(ms=5), pages=pages))
+
+
 @pytest.mark.damages_the_log
 def test_log_that_lost_its_last_event_raises_log_rewound(bus, page):
     fill(page, 3)

@@ -244,7 +244,7 @@ def test_damaged_table_is_reported_and_rebuilt(connect, bus, page, tmp_path):
     expected = page.list(limit=None)
     (file,) = tables_on_disk(tmp_path)
     content = file.read_bytes()
-    for damaged in (content[:-3], content[:20] + b"?" + content[21:], None):
+    for damaged in (content[:-3], content[:20] + bytes([content[20] ^ 1]) + content[21:], None):
         file.unlink()
         if damaged is not None:
             file.write_bytes(damaged)
