@@ -203,7 +203,7 @@ async def test_memories_are_followed_again_after_an_error(
         await until(lambda: "notepad://s1" in heard)
 
 
-async def test_a_subscription_after_one_that_failed_is_told_of_changes(
+async def test_a_failed_subscription_does_not_stop_later_notifications(
     memory_url: str, monkeypatch: pytest.MonkeyPatch
 ):
     heard: list[str] = []
