@@ -222,7 +222,7 @@ def decide(
         status=status,
         status_class=status_class,
         priority=kind.priority,
-        expires=_expiry(ttl, expires_at, fields),
+        expires=f"+{ttl}" if ttl is not None else str(millis(expires_at)) if expires_at is not None else "",
         due_at=str(millis(due)) if due is not None else "",
         argument=argument,
         fence=fence,
@@ -246,25 +246,8 @@ def _decide_key(kind: ObservationType, source: str, fields: dict[str, Any]) -> s
             fields["dedupe_key"] = key
     if "dedupe_key" not in fields:
         return ""
-    repeats = {name: fields[name] for name in _REPEATED & fields.keys()}
-    if _never_expires(fields):
-        repeats["ttl"] = 0
-    repeated = encode_body(Repeated(**repeats))
+    repeated = encode_body(Repeated(**{name: fields[name] for name in _REPEATED & fields.keys()}))
     return f"{len(repeated)}:{repeated.decode()}{fields['dedupe_key']}"
-
-
-def _expiry(ttl: int | None, expires_at: datetime | None, fields: Mapping[str, Any]) -> str:
-    """Return the argument of the write for the expiry: "0" for none, "" if a repeat leaves it as it is."""
-    if ttl is not None:
-        return f"+{ttl}"
-    if expires_at is not None:
-        return str(millis(expires_at))
-    return "0" if "dedupe_key" in fields and _never_expires(fields) else ""
-
-
-def _never_expires(fields: Mapping[str, Any]) -> bool:
-    """Return whether an addition never expires, so that a repeat lifts the expiry; a recurrence keeps its end."""
-    return fields.keys().isdisjoint(("ttl", "expires_at", "every"))
 
 
 def _digest(page: str, arguments: Mapping[str, Any], settings: Settings, batch_size: int) -> str:

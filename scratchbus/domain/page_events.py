@@ -35,10 +35,7 @@ class Updated(Event):
 
 
 class Repeated(Event):
-    """The same thing was seen again, `times` times; `ttl` (milliseconds) or `expires_at` sets its new expiry.
-
-    A `ttl` of 0 stands for no limit.
-    """
+    """The same thing was seen again, `times` times; `ttl` (milliseconds) or `expires_at` sets its new expiry."""
 
     kind: Literal["repeated"] = "repeated"
     times: int = 1

@@ -19,7 +19,7 @@ def _updated(observation: Observation, event: Updated) -> dict[str, Any]:
 def _repeated(observation: Observation, event: Repeated) -> dict[str, Any]:
     changes: dict[str, Any] = {"occurrences": min(observation.occurrences + event.times, MAX_SAFE_INTEGER)}
     if event.ttl is not None:
-        changes["expires_at"] = moment(event.ms + event.ttl) if event.ttl else None
+        changes["expires_at"] = moment(event.ms + event.ttl)
     elif event.expires_at is not None:
         changes["expires_at"] = event.expires_at
     if event.evidence and (more := [id for id in event.evidence if id not in observation.evidence]):

@@ -31,22 +31,6 @@ def test_repeat_restarts_the_ttl(page, clock):
     assert page.get(first.id).status == "active"
 
 
-def test_a_repeat_for_ever_lifts_the_expiry(bus, page, clock):
-    first = page.add("observation", "x", dedupe_key="k", ttl="1h")
-    again = page.add("observation", "x", dedupe_key="k", ttl="never")
-    assert (again.id, again.expires_at) == (first.id, None)
-    clock.advance("2h")
-    assert page.get(first.id).status == "active"
-    assert page.add("observation", "x", dedupe_key="k").id == first.id
-    assert bus.verify().findings == []
-
-
-def test_a_repeated_recurrence_keeps_its_end(page, clock):
-    end = clock.now + timedelta(hours=3)
-    page.add("observation", "x", dedupe_key="k", every="1h", expires_at=end)
-    assert page.add("observation", "x", dedupe_key="k", every="1h").expires_at == end
-
-
 def test_repeat_adds_its_evidence(page):
     one, two = page.add("observation", "one").id, page.add("observation", "two").id
     page.add("observation", "x", dedupe_key="k", evidence=[one])

@@ -116,7 +116,6 @@ _RULES: dict[str, Any] = {
     "content": _checked(check_content),
     "tags": _checked(check_tags, maximum=MAX_TAGS),
     "ttl": _Span,
-    "repeated.ttl": _Delay,
     "status_changed.ttl": _Delay,
     "status": _checked(_check_status),
     "status_class": StatusClass,
