@@ -221,7 +221,7 @@ def test_directories_of_others_do_not_stop_an_eviction(bus, files, clock):
     assert files.list() == []
 
 
-def test_an_eviction_that_cannot_list_the_directories_says_so(bus, files):
+def test_an_eviction_without_access_raises_files_unavailable(bus, files):
     brain = files.path().parent.parent
     brain.rename(brain.with_name("moved"))
     brain.write_text("a file now")

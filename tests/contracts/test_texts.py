@@ -219,7 +219,7 @@ def test_an_import_restores_turns_files_and_texts(new_bus: NewBus, tmp_path: Pat
         assert copy.texts("p").list() == bus.texts("p").list()
 
 
-def test_a_retry_of_a_creation_is_known_whatever_is_at_its_path_now(texts):
+def test_a_retried_creation_is_recognised_when_its_path_is_taken(texts):
     texts.create("a", "1", event_id="e1")
     texts.create("b/c", "2", event_id="e2")
     for path in ("a", "b"):

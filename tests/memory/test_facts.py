@@ -336,7 +336,7 @@ def test_contested_facts_go_to_review_with_both_sides(connect):
     assert bus.page("knowledge:p1").get(question.id).status == "resolved"
 
 
-def test_a_question_that_cannot_be_resolved_does_not_fail_a_retraction(bus, facts, connect):
+def test_a_retraction_succeeds_though_its_question_cannot_be_resolved(bus, facts, connect):
     types = bus.types.text.replace("  pending_confirmation:\n", "  pending_confirmation:\n    lifecycle: judged\n")
     types += """
 lifecycles:

@@ -23,7 +23,7 @@ def test_the_size_of_an_item_index_includes_the_values():
     assert index.size == empty.size
 
 
-def test_an_interrupted_query_leaves_the_next_one_possible(monkeypatch):
+def test_a_query_works_after_an_interrupted_one(monkeypatch):
     index = ItemIndex()
     index.load({"item_a": item({"a": "some words"})})
     with monkeypatch.context() as patch:
