@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from scratchbus.context.guidance import GROUPS, guidance
+from scratchbus.context.guidance import guidance
+from scratchbus.context.tool_groups import TOOLS_OF_GROUPS
 from scratchbus.settings import Settings
 
 HEADINGS = {
@@ -22,9 +23,9 @@ HEADINGS = {
 }
 
 
-@pytest.mark.parametrize("group", GROUPS)
+@pytest.mark.parametrize("group", HEADINGS)
 def test_a_tool_adds_the_guidance_of_its_group_only(group):
-    for tool in GROUPS[group]:
+    for tool in TOOLS_OF_GROUPS[group]:
         text = guidance([tool])
         assert [heading for heading in HEADINGS.values() if heading in text] == [HEADINGS[group]]
 
@@ -55,11 +56,11 @@ def test_no_tools_give_no_guidance():
 
 
 def test_a_group_name_stands_for_all_its_tools():
-    assert guidance(["notes"]) == guidance(GROUPS["notes"])
+    assert guidance(["notes"]) == guidance(TOOLS_OF_GROUPS["notes"])
 
 
 def test_groups_have_a_fixed_order():
-    everything = guidance([tool for names in [*GROUPS.values()][::-1] for tool in names])
+    everything = guidance([tool for names in [*TOOLS_OF_GROUPS.values()][::-1] for tool in names])
     places = [everything.index(heading) for heading in HEADINGS.values()]
     assert places == sorted(places)
 
@@ -94,7 +95,7 @@ You have access to persistent notes during task execution.
 
 **Available operations:**
 {}
-</notes>""".format(", ".join(GROUPS["notes"]))
+</notes>""".format(", ".join(TOOLS_OF_GROUPS["notes"]))
     )
     assert limits in text
 

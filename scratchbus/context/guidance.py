@@ -5,32 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final
 
+from scratchbus.context.tool_groups import TOOLS_OF_GROUPS
 from scratchbus.domain import scratchpad, todo
 from scratchbus.settings import Settings
-
-GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
-    "observations": (
-        "add_observation", "add_observations", "list_observations", "get_observation", "update_observation",
-        "resolve_observation", "refute_observation", "archive_observation", "clear_resolved",
-        "get_active_observations", "claim_observation", "claim_next", "link_observation", "changes_since",
-    ),
-    "notes": (
-        "add_note", "search_notes", "list_notes", "update_note", "delete_note", "scratch_note", "list_tags",
-    ),
-    "notepad": ("read_notepad", "write_notepad", "update_notepad"),
-    "todo": ("todo",),
-    "scratchpad": ("whoami", "update_scratchpad"),
-    "context": ("get_context",),
-    "sessions": (
-        "spawn_session", "fork_session", "enter_session", "end_session", "begin_task", "end_task", "report_result",
-    ),
-    "preferences": ("remember_preference", "forget_preference"),
-    "facts": ("assert_fact", "retract_fact", "query_facts", "find_connections", "explain_fact"),
-    "recall": ("recall",),
-    "files": ("list_private_files", "read_private_file", "write_private_file", "delete_private_file"),
-}  # fmt: skip
-"""The tools of each group, in the order in which the prompt lists them."""
-
 
 _TEXTS: Final[Mapping[str, str]] = {
     "observations": """\
@@ -134,7 +111,10 @@ subagents see them too. They are kept for a limited time; files that matter for 
 Available operations: {tools}
 </private_files>""",
 }
-"""The section of each group; `{tools}` stands for the names of the tools, the other braces for limits."""
+"""The section of each group, in the order of the prompt.
+
+`{tools}` stands for the names of the tools, the other braces for limits.
+"""
 
 
 def guidance(tools: str | Collection[str], settings: Settings | None = None) -> str:
@@ -145,11 +125,10 @@ def guidance(tools: str | Collection[str], settings: Settings | None = None) -> 
     """
     limits = settings or Settings()
     groups = [tools] if isinstance(tools, str) else tools
-    requested = {tool for name in groups for tool in GROUPS.get(name, (name,))}
+    requested = {tool for name in groups for tool in TOOLS_OF_GROUPS.get(name, (name,))}
     sections = []
-    for group, names in GROUPS.items():
-        registered = [name for name in names if name in requested]
-        if registered:
+    for group, text in _TEXTS.items():
+        if registered := [name for name in TOOLS_OF_GROUPS[group] if name in requested]:
             listed = ", ".join(registered)
-            sections.append(_TEXTS[group].format(tools=listed, limits=limits, todo=todo, scratchpad=scratchpad))
+            sections.append(text.format(tools=listed, limits=limits, todo=todo, scratchpad=scratchpad))
     return "\n\n".join(sections)

@@ -2,23 +2,9 @@
 
 from __future__ import annotations
 
-from scratchbus.context.guidance import GROUPS as GUIDED
-from scratchbus.mcp.groups import BASIC_TOOLS, tool_names
+from scratchbus.mcp.groups import BASIC_TOOLS
 from scratchbus.telemetry.counters import counts
 from tests.edges.mcp.conftest import Connect
-
-FORMER = {"scratch_note", "list_notes"}
-"""Former names of tools, which still work."""
-
-
-def test_the_guidance_names_only_existing_tools():
-    for name, tools in GUIDED.items():
-        assert set(tools) <= {*tool_names(name), *FORMER}
-
-
-def test_the_guidance_names_every_tool_of_its_groups():
-    for name, tools in GUIDED.items():
-        assert set(tool_names(name)) <= set(tools)
 
 
 async def test_the_instructions_are_short_and_begin_with_the_context(connect: Connect):
