@@ -184,7 +184,8 @@ if holder == '' or holder ~= TOKEN then return {0} end
 
 if OPERATION == 'keep' then
   move_on()
-  call('HSET', SUBSCRIPTION, 'until', int(now + LEASE_MS), 'origins', ORIGINS, 'seen', int(now))
+  if LEASE_MS > 0 then call('HSET', SUBSCRIPTION, 'until', int(now + LEASE_MS)) end
+  call('HSET', SUBSCRIPTION, 'origins', ORIGINS, 'seen', int(now))
   return {1, call('HLEN', AGAIN)}
 elseif OPERATION == 'note' then
   call('HSET', SUBSCRIPTION, 'trying', POSITION, 'attempts', ATTEMPTS, 'due', int(now + WAIT_MS))

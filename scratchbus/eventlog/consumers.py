@@ -114,12 +114,13 @@ class SubscriptionLease(NamedTuple):
         if reset and reply[0] in (0, -1):
             raise SubscriptionHeld(self.name, reply[1].decode(), "be reset")
 
-    def keep(self, ends: Sequence[CursorEnd], origins: str) -> Step[int]:
-        """Renew the lease and move the cursor forward; return how many dead letters are to be redelivered.
+    def keep(self, ends: Sequence[CursorEnd], origins: str, *, is_renewed: bool = True) -> Step[int]:
+        """Renew the lease, unless that is not wanted, and move the cursor forward.
 
-        Raises LeaseLost.
+        Returns how many dead letters are to be redelivered. Raises LeaseLost.
         """
-        return int((yield from self._hold("keep", lease_ms=self.ms, origins=origins, **script_arguments(ends)))[1])
+        lease_ms = self.ms if is_renewed else 0
+        return int((yield from self._hold("keep", lease_ms=lease_ms, origins=origins, **script_arguments(ends)))[1])
 
     def note(self, position: str, attempts: int, wait_ms: int) -> Step[None]:
         """Record how often an event has failed, and how long it has to wait. Raises LeaseLost."""

@@ -181,19 +181,30 @@ class Consumer:
             self._leave_feeds(window)
 
     def write(self, window: DeliveryWindow) -> Step[None]:
-        """Write acks, failures and other changes to the engine, and renew the lease. Raises LeaseLost."""
+        """Write acks, failures and other changes to the engine, and renew the lease unless a handler hangs.
+
+        Raises LeaseLost, also if such a lease has ended.
+        """
         if window.is_lost:
             raise LeaseLost(self.name)
         started_at = time.monotonic()
+        is_renewed = not self._has_hung(window, started_at)
         ends, acked, pending = window.pending_writes()
         try:
             for write in pending:
                 yield from write()
-            redeliveries = yield from window.lease.keep(ends, self._origins(window))
+            redeliveries = yield from window.lease.keep(ends, self._origins(window), is_renewed=is_renewed)
+            window.record_written(started_at, acked, pending, redeliveries, is_renewed=is_renewed)
+            if not is_renewed and started_at > window.valid_until:
+                raise LeaseLost(self.name)
         except LeaseLost:
             self._mark_lost(window)
             raise
-        window.record_written(started_at, acked, pending, redeliveries)
+
+    def _has_hung(self, window: DeliveryWindow, now: float) -> bool:
+        """Return whether a handler has taken too long."""
+        oldest = window.oldest()
+        return oldest is not None and now - oldest > self._handler_timeout
 
     def _origins(self, window: DeliveryWindow) -> str:
         return origins_of(self._core.log, window.origins, [tail.cursor for tail in window.tails or ()])
@@ -229,8 +240,7 @@ class Consumer:
         window = self.window
         if window is None or window.is_lost or now < self._not_before:
             return False
-        oldest = window.oldest()
-        if oldest is not None and now - oldest > self._handler_timeout:
+        if self._has_hung(window, now):
             return False
         return now - window.written_at > (ACKS_FOR if window.has_pending_writes else self._lease_ms / 3000)
 

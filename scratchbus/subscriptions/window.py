@@ -286,16 +286,16 @@ class DeliveryWindow:
         with self._lock:
             return self._cursor_ends(), self._acked, list(self.pending)
 
-    def record_written(self, started_at: float, acked: int, written: list[PendingWrite], redeliveries: int) -> None:
-        """Record the completed writes."""
+    def record_written(
+        self, started_at: float, acked: int, written: list[PendingWrite], redeliveries: int, *, is_renewed: bool
+    ) -> None:
+        """Record the completed writes, and whether they renewed the lease."""
         with self._lock:
             self._written = max(self._written, acked)
             self.pending = [write for write in self.pending if not any(write is each for each in written)]
-            self.written_at, self.valid_until, self.redeliveries = (
-                started_at,
-                started_at + self.lease.ms / 1000,
-                redeliveries,
-            )
+            self.written_at, self.redeliveries = started_at, redeliveries
+            if is_renewed:
+                self.valid_until = started_at + self.lease.ms / 1000
 
     def _cursor_ends(self) -> list[CursorEnd]:
         """Return the handled end of each shard: the end of the entries read if none are out."""

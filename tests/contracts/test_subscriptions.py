@@ -338,6 +338,22 @@ def test_a_hung_handler_loses_its_lease(connect):
                 late.ack()
 
 
+def test_acks_of_other_events_do_not_renew_the_lease_of_a_hung_handler(bus, page, clock, process_clock):
+    fill(page, 3)
+    with bus.subscribe("router", handler_timeout="1s") as deliveries:
+        hung, other = next(deliveries), next(deliveries)
+        ends = status_of(bus).until
+        for each in (clock, process_clock):
+            each.advance("2s")
+        other.ack()
+        assert status_of(bus).until == ends
+        for each in (clock, process_clock):
+            each.advance("2s")
+        assert contents(deliveries, 3) == ["0", "1", "2"]
+        with pytest.raises(LeaseLost):
+            hung.ack()
+
+
 def test_a_lease_is_renewed_while_its_consumer_runs(connect):
     one = connect("one", subscription_lease="6s")
     two = connect("two", subscription_lease="6s")
