@@ -54,7 +54,7 @@ class Queues:
                 (outcome,) = drive(queued.work([queued.job]))
             finally:
                 if self._has_more(queued.key):
-                    threading.Thread(target=self._drain, args=(queued, drive), daemon=True).start()
+                    self._start_draining(queued, drive)
             return _result(outcome)
         try:
             return future.result()
@@ -105,6 +105,13 @@ class Queues:
             else:
                 self._waiting.pop(key, None)
         return found
+
+    def _start_draining(self, queued: Queued, drive: Drive) -> None:
+        """Do the waiting jobs in a thread; in this one if no other can be started."""
+        try:
+            threading.Thread(target=self._drain, args=(queued, drive), daemon=True).start()
+        except RuntimeError:
+            self._drain(queued, drive)
 
     def _drain(self, queued: Queued, drive: Drive) -> None:
         time.sleep(GATHERING)

@@ -54,10 +54,10 @@ class Keeper:
         with self._lock:
             if self._closed.is_set():
                 return
-            self._renewables.append(renewable)
             if not self._is_running:
+                threading.Thread(target=self._renew_due, name="keeper", daemon=True).start()  # it waits for the lock
                 self._is_running = True
-                threading.Thread(target=self._renew_due, name="keeper", daemon=True).start()
+            self._renewables.append(renewable)
 
     def remove(self, renewable: Renewable) -> None:
         """Stop renewing this."""

@@ -78,10 +78,9 @@ class Feeds:
         tail_reader = self._tail_reader(shard)
         with self._lock:
             if tail_reader.pump is None:
-                tail_reader.pump = threading.Thread(
-                    target=self._pump, args=(tail_reader,), name=f"feed {shard}", daemon=True
-                )
-                tail_reader.pump.start()
+                pump = threading.Thread(target=self._pump, args=(tail_reader,), name=f"feed {shard}", daemon=True)
+                pump.start()
+                tail_reader.pump = pump
 
     def wait(self, shards: Collection[int], woken: threading.Event, seconds: float) -> None:
         """Wait until `woken` is set, for this many seconds at most; read the tails of these shards meanwhile.

@@ -39,8 +39,8 @@ async def run_together(workers: Sequence[Worker], halt: Worker) -> None:
     # end
     # blocking only:
     # with ThreadPoolExecutor(len(workers), "handler") as pool:
-    #     running = [pool.submit(worker) for worker in workers]
     #     try:
+    #         running = [pool.submit(worker) for worker in workers]
     #         for each in wait(running, return_when=FIRST_EXCEPTION).done:
     #             each.result()
     #     except BaseException:
