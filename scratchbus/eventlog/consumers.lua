@@ -116,6 +116,10 @@ if BEGINS[OPERATION] then -- starts a new or reset subscription; a pull uses the
   if field('dropped') ~= '' and RESET ~= 1 then
     return {-3, tonumber(field('dropped')), field('cursor'), field('who')}
   end
+  -- A consumer whose lease has ended, and that nobody replaced, must not continue after a reset or with old filters.
+  if holder ~= TOKEN and (RESET == 1 or (OPERATION == 'define' and not is_the_same)) then
+    call('HDEL', SUBSCRIPTION, 'token', 'holder', 'since', 'until')
+  end
   local is_new = field('cursor') == ''
   if is_new then
     if START == '' then return {-2} end
@@ -174,7 +178,7 @@ if OPERATION == 'settle' and TOKEN ~= '' and field('settled') == TOKEN then -- a
     if not is_passed(ARGV[i]) then
       local state
       for _, entry in ipairs(read_out()) do if entry[1] == ARGV[i] then state = entry[4] end end
-      if state == 'w' and STATE == 'a' then return {-1, ARGV[i]} end
+      if (state == 'w' or state == 'o') and STATE == 'a' then return {-1, ARGV[i]} end -- it was taken back
     end
   end
   return {1}

@@ -200,6 +200,17 @@ def test_a_second_ack_changes_nothing(declared, page):
     assert not declared.pull("router").deliveries
 
 
+def test_a_requeued_event_cannot_be_acked_while_another_client_has_it(declared, page):
+    fill(page, 1)
+    first = declared.pull("router")
+    declared.requeue("router", first.token, positions(first))
+    second = declared.pull("router")
+    with pytest.raises(NotDelivered):
+        ack(declared, first)
+    declared.requeue("router", first.token, positions(first))  # a repeated call
+    ack(declared, second)
+
+
 def test_an_ack_is_all_or_nothing(declared, page, clock):
     added = fill(page, 2)
     batch = declared.pull("router", max=1, lease="5s")

@@ -410,6 +410,20 @@ def test_a_failed_enter_leaves_nothing_behind(bus):
     assert bus.keeper._renewables == []
 
 
+def test_a_consumer_whose_lease_has_ended_does_not_undo_a_reset(bus, connect, page, clock, process_clock):
+    fill(page, 3)
+    with bus.subscribe("router") as deliveries:
+        assert contents(deliveries, 1) == ["0"]
+        late = next(deliveries)
+        vanish(bus)
+        for each in (clock, process_clock):
+            each.advance("4s")
+        connect("two").declare_subscription("router", reset=True)
+        with pytest.raises(LeaseLost):
+            late.ack()
+        assert contents(deliveries, 3) == ["0", "1", "2"]
+
+
 def test_other_filters_are_refused_while_a_subscription_is_held(connect):
     one, two = connect("one"), connect("two")
     fill(one.page(), 1)
