@@ -18,7 +18,7 @@ from scratchbus.domain.page_events import Claimed, Linked, Released
 from scratchbus.domain.position import START
 from scratchbus.domain.registry import ObservationType
 from scratchbus.domain.values import Duration, check_source, duration_ms, moment
-from scratchbus.engine.steps import Abandoned, Step
+from scratchbus.engine.steps import Abandoned, Step, ask
 from scratchbus.errors import EventIdReused, InvalidTTL
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.bus_log import first_end
@@ -111,7 +111,8 @@ TRIED = ReleaseTerms()
 class Picked(NamedTuple):
     """A picked observation and its claim.
 
-    `asked_at` is when it was requested, in monotonic seconds; the claim lasts for its full duration from then at least.
+    `asked_at` is when it was first requested, in monotonic seconds; the claim lasts for its full duration from then at
+    least.
     """
 
     observation: Observation
@@ -133,7 +134,8 @@ def pick(
     """Claim the next ready observation of a page: of the highest priority, and of these the newest.
 
     Ready ones are active, and neither claimed nor in backoff. Those below `min_priority` are skipped. For work, a named
-    instance also picks the one that it held before a restart. Raises UnknownType.
+    instance also picks the one that it held before a restart, and a retry does not return one that was closed since.
+    Raises UnknownType.
     """
     holder, ttl_ms = core.by if by is None else check_source(by, "by"), _ttl_ms(ttl)
     check_own_event_id(event_id)
@@ -155,7 +157,14 @@ def pick(
             (after,) = yield from recall_all(core, page, appended.recalled)
             if not wanted.has(after):
                 raise EventIdReused(write.event.id)
-            return Picked(after, cast(Claim, after.claim), asked_at)
+            claim = cast(Claim, after.claim)
+            if work is not None and not (yield from _is_held(core, page, after.id, claim.fence)):
+                event_id, next_due, below = None, 0, ""
+                yield Abandoned()
+                continue
+            seconds, micros = yield from ask(core.log.shard(page), "TIME")
+            age = int(seconds) + int(micros) / 1e6 - appended.recalled[0].ms / 1000
+            return Picked(after, claim, asked_at - max(0.0, age))
         if appended.idle is not None:
             next_due, below = min(filter(None, (next_due, appended.idle.soonest)), default=0), appended.idle.below
             if not below:
@@ -167,6 +176,12 @@ def pick(
             return Picked(found, _claim(event, row), asked_at)
         next_due, below = 0, ""  # it was closed right after it was picked
         yield Abandoned()
+
+
+def _is_held(core: Core, page: str, id: str, fence: int) -> Step[bool]:
+    """Return whether an observation is open, and nobody has claimed it since the claim with this fence."""
+    found = (yield from get(core.log, page, [id], core.fresh)).get(id)
+    return found is not None and found.is_open and found.fence == fence
 
 
 class Release(Command):

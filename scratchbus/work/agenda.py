@@ -18,14 +18,14 @@ from scratchbus.domain.checks import check_label, check_some
 from scratchbus.domain.registry import HIGHEST_PRIORITY
 from scratchbus.domain.values import Duration, check_page
 from scratchbus.engine.retry_limits import JITTER, backoff
-from scratchbus.engine.steps import Step, ask, ask_all
+from scratchbus.engine.steps import Abandoned, Step, ask, ask_all
 from scratchbus.errors import Conflict, NotFound, ScratchbusError
 from scratchbus.eventlog.keys import SYSTEM_PAGE
 from scratchbus.eventlog.layouts import SPAN
 from scratchbus.eventlog.log_entry import LogEntry
 from scratchbus.eventlog.tail import Feed
 from scratchbus.readmodel.scope import Core
-from scratchbus.subscriptions.consumer import NAP
+from scratchbus.subscriptions.consumer import NAP, TRANSIENT_ERRORS
 from scratchbus.telemetry.logs import stderr_logger
 from scratchbus.work.job_state import JobState, WorkTerms
 
@@ -37,6 +37,8 @@ UNBLOCKING = frozenset((b"status_changed", b"erased"))
 
 _BATCH = 1_000  # pages per round trip
 _JITTER = 0.05  # seconds, so that workers that wait for the same moment do not ask at the same time
+
+_FIRST = -HIGHEST_PRIORITY - 1  # the rank of a page that comes before all others
 
 _SPARE = 64  # outdated entries of a heap that are always allowed, so that a few pages do not rebuild it all the time
 
@@ -141,6 +143,8 @@ class Agenda:
         self._bounds = RankedPages()
         self._asleep = RankedPages()
         self._failures = 0
+        self._picking = ""  # the page of the pick at work, or of the one that failed
+        self._retried = ("", "")  # the page of a pick that failed, and its event id: it may have claimed something
 
     @property
     def has_many(self) -> bool:
@@ -153,11 +157,23 @@ class Agenda:
             self._follow()
         yield from self._catch_up()
         bounds = self._bounds
+        if self._retried[0]:
+            bounds[self._retried[0]] = _FIRST
         while first := bounds.first():
             page, min_priority = first.page, -int(bounds.second_rank() or 0)
-            found = yield from pick(
-                self._core, page, self._wanted, None, self._ttl, work=self.name, min_priority=min_priority
-            )  # fmt: skip
+            event_id = self._retried[1] if self._retried[0] == page else None
+            self._picking = page
+            try:
+                found = yield from pick(
+                    self._core, page, self._wanted, None, self._ttl, event_id=event_id, work=self.name,
+                    min_priority=min_priority,
+                )  # fmt: skip
+            except ScratchbusError as problem:
+                if event_id is None or isinstance(problem, TRANSIENT_ERRORS):
+                    raise
+                self._retried = ("", "")  # what it claimed cannot be read, as when it was erased
+                continue
+            self._picking, self._retried = "", ("", "")
             bounds.discard(page)  # so that it comes after others with the same bound
             if isinstance(found, Picked):
                 bounds[page] = -found.observation.priority
@@ -165,6 +181,7 @@ class Agenda:
                     self._failures = 0
                     return found
                 yield from self._give_up(page, found)
+                yield Abandoned()  # an error after this is about the next pick
             elif found.priority >= 0:
                 bounds[page] = -found.priority
             elif found.soonest:
@@ -179,6 +196,9 @@ class Agenda:
         if self._failures == 0:
             logger.warning("waiting for the engine", work=self.name, reason=str(problem))
         self._failures += 1
+        if self._picking and problem.event_id:
+            self._retried = self._picking, problem.event_id
+        self._picking = ""
         return min(NAP, backoff(self._failures))
 
     def _follow(self) -> None:

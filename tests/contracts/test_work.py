@@ -621,6 +621,57 @@ def test_a_worker_waits_for_an_unreachable_engine(bus, page, monkeypatch):
     assert ended == []
 
 
+def interrupted_once(monkeypatch, then=lambda: None):
+    """Let the engine be away once just after a pick has claimed something; then call this."""
+    real, away = claiming.get, [True]
+
+    def get(*args):
+        if away:
+            away.clear()
+            then()
+            raise EngineUnreachable("gone for a moment")
+        return (yield from real(*args))
+
+    monkeypatch.setattr(claiming, "get", get)
+
+
+def test_a_job_claimed_before_the_engine_went_away_is_handed_out(bus, page, monkeypatch):
+    interrupted_once(monkeypatch)
+    page.add("observation", "x")
+    with working(bus) as (seen, ended):
+        eventually(lambda: seen == ["x"])
+    assert ended == []
+    assert kinds(bus).count("claimed") == 1
+
+
+def test_a_job_cleared_while_the_engine_was_away_is_skipped(bus, page, monkeypatch):
+    gone = page.add("observation", "gone")
+
+    def clear():
+        page.resolve(gone.id)
+        page.clear_resolved([gone.id])
+        page.add("observation", "x")
+
+    handled = []
+
+    def handle(job):
+        handled.append(job.observation.content)
+        job.resolve()
+
+    interrupted_once(monkeypatch, then=clear)
+    with working(bus, handle) as (_, ended):
+        eventually(lambda: handled)
+    assert (handled, ended) == (["x"], [])
+
+
+@pytest.mark.real
+def test_a_retried_job_knows_when_its_claim_has_ended(real_bus):
+    page = real_bus.page()
+    page.add("observation", "x")
+    assert not page.claim_next(event_id="mine", ttl="100ms").is_lost
+    eventually(lambda: page.claim_next(event_id="mine", ttl="100ms").is_lost)
+
+
 def test_a_claimed_observation_can_expire(bus, page, clock):
     one = page.add("observation", "x", ttl="1m")
     job = page.claim_next(ttl="1h")
