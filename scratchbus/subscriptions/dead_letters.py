@@ -17,6 +17,7 @@ from scratchbus.eventlog.below_floor import entries_at
 from scratchbus.eventlog.consumers import deliver_again, names, read_hash, removed
 from scratchbus.eventlog.keys import ShardKeys
 from scratchbus.eventlog.log_entry import LogEntry
+from scratchbus.eventlog.raw_entries import texts_of
 from scratchbus.readmodel.scope import Core
 from scratchbus.subscriptions.options import check_name
 
@@ -92,20 +93,27 @@ def find_entry(core: Core, position: str) -> Step[Sequence[bytes] | None]:
     return found[0] if found else None
 
 
-def read_redeliveries(core: Core, name: str) -> Step[tuple[list[LogEntry], list[DeadLetter]]]:
-    """Return the dead letters to deliver again, and those whose events are gone or archived elsewhere."""
-    keys = core.log.keys(0)
-    rows = yield from read_hash(keys, keys.again(name))
+def read_redeliveries(core: Core, name: str, limit: int | None = None) -> Step[tuple[list[LogEntry], list[DeadLetter]]]:
+    """Return the dead letters to deliver again, at most `limit`, and those whose events are gone or archived elsewhere.
+
+    Dead letters after these are not read.
+    """
+    key = core.log.keys(0).again(name)
     items: list[LogEntry] = []
     missing: list[DeadLetter] = []
-    for position in sorted(rows, key=by_time):
+    for position in sorted(texts_of((yield from ask(0, "HKEYS", key))), key=by_time):
+        if limit is not None and len(items) >= limit:
+            break
         entry, reason = None, "its event is no longer in the log"
         try:
             entry = yield from find_entry(core, position)
         except PositionLost as error:  # one that cannot be read must not hold up all others
             reason = str(error)
         if entry is None:
-            dead_letter = DeadLetter.model_validate_json(rows[position])
+            row = yield from ask(0, "HGET", key, position)
+            if row is None:
+                continue  # another consumer has handled it
+            dead_letter = DeadLetter.model_validate_json(row)
             missing.append(dead_letter.model_copy(update={"reason": reason}))
         else:
             items.append(LogEntry(entry, Position.parse(position).shard))

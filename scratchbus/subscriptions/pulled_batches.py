@@ -128,10 +128,10 @@ class Pull:
         if outstanding := read_out(grant.out):
             return (yield from self._redeliver(lease, grant, outstanding))
         if grant.again:
-            items, missing = yield from read_redeliveries(self._core, self._name)
+            items, missing = yield from read_redeliveries(self._core, self._name, self._max_events)
             for dead_letter in missing:
                 yield from lease.bury(dead_letter.position, dead_letter.model_dump_json(), grant.ends)
-            if events := _events(items[: self._max_events]):
+            if events := _events(items):
                 out = [_entry(item, comes_again=True) for item, _ in events]
                 return (
                     yield from self._hand_out(

@@ -16,6 +16,7 @@ from scratchbus.errors import (
     PositionLost,
     SubscriptionHeld,
 )
+from scratchbus.subscriptions import dead_letters
 from scratchbus.subscriptions.pulled_batches import Attempt
 from tests.engines import ALL
 from tests.inspection import raw_append, send
@@ -332,6 +333,24 @@ def test_a_pull_delivers_retried_dead_letters(bus, page):
     assert contents(again) == ["0", "1"]
     ack(bus, again)
     assert (bus.dead_letters("router"), bus.pull("router").deliveries) == ([], [])
+
+
+def test_a_pull_reads_only_the_retried_dead_letters_that_it_hands_out(bus, page, monkeypatch):
+    bus.declare_subscription("router", max_attempts=1)
+    fill(page, 5)
+    batch = bus.pull("router")
+    for each in batch.deliveries:
+        bus.nack("router", batch.token, each.position, "bad")
+    bus.retry_dead_letters("router")
+    real, found = dead_letters.find_entry, []
+
+    def find_entry(core, position):
+        found.append(position)
+        return real(core, position)
+
+    monkeypatch.setattr(dead_letters, "find_entry", find_entry)
+    assert contents(bus.pull("router", max=2)) == ["0", "1"]
+    assert len(found) == 2
 
 
 @pytest.mark.damages_the_log
