@@ -6,7 +6,6 @@ It never waits and has no connection; `Work` and `AsyncWork` drive it.
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from heapq import heapify, heappop, heappush
@@ -139,7 +138,7 @@ class Agenda:
         self._feeds: list[Feed] = []
         self._has_left = False
         self._is_lost = True  # the pages have to be read
-        self._offered: deque[str] = deque()  # pages; the feeds' threads write, the worker's reads
+        self._offered: dict[str, None] = {}  # pages, in order; the feeds' threads add, the worker's removes
         self._bounds = RankedPages()
         self._asleep = RankedPages()
         self._failures = 0
@@ -230,15 +229,15 @@ class Agenda:
 
     def offer(self, items: Sequence[LogEntry]) -> None:
         """Note the pages on which these events may have freed something."""
-        before = len(self._offered)
+        has_freed = False
         for item in items:
             fields = item.fields
             kind, is_ours = fields.get(b"kind"), self._types is None or fields.get(b"type") in self._types
             if (is_ours and kind in FREEING) or kind in UNBLOCKING:
                 page = fields.get(b"page", b"").decode("utf-8", "replace")
                 if self._pages is None or page in self._pages:
-                    self._offered.append(page)
-        if len(self._offered) > before:
+                    self._offered[page], has_freed = None, True
+        if has_freed:
             self._wake()
 
     def resync(self) -> None:
@@ -260,8 +259,9 @@ class Agenda:
             self._bounds.clear()
             for page, priority in tops.items():
                 self._bounds[page] = -priority
-        while self._offered:
-            self._wake_page(self._offered.popleft())
+        for page in list(self._offered):
+            self._offered.pop(page, None)  # first: what is offered from now on stays
+            self._wake_page(page)
         now = time.monotonic()
         while (next_page := self._asleep.first()) and next_page.rank <= now:
             self._wake_page(next_page.page)

@@ -621,6 +621,17 @@ def test_a_worker_waits_for_an_unreachable_engine(bus, page, monkeypatch):
     assert ended == []
 
 
+def test_a_long_job_collects_no_more_than_the_pages_of_new_events(bus, page):
+    page.add("observation", "x")
+    with bus.work("executors") as jobs:
+        job = next(jobs)
+        more = [page.add("observation", str(n)) for n in range(20)]
+        eventually(lambda: bus.feeds.feed(more[-1].position.shard).is_past(more[-2].position))
+        assert len(jobs._agenda._offered) == 1
+        job.resolve()
+        assert next(jobs).observation.content == "19"
+
+
 def interrupted_once(monkeypatch, then=lambda: None):
     """Let the engine be away once just after a pick has claimed something; then call this."""
     real, away = claiming.get, [True]
