@@ -198,6 +198,11 @@ class TailCursor:
         read_items = [LogEntry(entry, self.feed.shard) for entry in chunks[0][1]] if chunks else []
         return TailChunk(self._wanted(read_items), not chunks)
 
+    def end(self) -> tuple[Position, str]:
+        """Return the cursor's position and event id; the reader of the tail may be moving it."""
+        with self.feed.lock:
+            return self.cursor.position, self.cursor.event_id
+
     def offer(self, items: Sequence[LogEntry]) -> None:
         """Wake the follower for a wanted entry; move past the others when none is in between."""
         if self._is_reading or self.cursor.position.seq != items[0].position.seq - 1 or self._wanted(items):

@@ -264,7 +264,7 @@ class Consumer:
         is_end = True
         for tail in window.tails or ():
             chunk = yield from tail.take()
-            window.receive(chunk.items, tail.feed.shard, CursorEnd(tail.cursor.position, tail.cursor.event_id))
+            window.receive(chunk.items, tail.feed.shard, CursorEnd(*tail.end()))
             is_end = is_end and chunk.is_end
         if len(window.tails or ()) > 1:
             window.received.sort(key=lambda item: in_time(item.position))

@@ -1,12 +1,14 @@
 """A feed hands the latest events to followers that have reached the end of the log."""
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from scratchbus.eventlog import tail_readers
 from scratchbus.eventlog.cursor import Cursor
-from scratchbus.eventlog.tail import Feed, cursor_at_end
+from scratchbus.eventlog.entry_filter import EVERYTHING
+from scratchbus.eventlog.tail import Feed, TailCursor, cursor_at_end
 from tests.waiting import eventually
 
 
@@ -43,6 +45,19 @@ def test_feed_returns_none_for_an_unknown_cursor(bus, feed):
         Cursor(end.position, end.event_id, "another log"),
     ):
         assert feed.after(cursor) is None
+
+
+def test_the_end_of_a_cursor_is_not_read_while_it_moves(feed):
+    first, second = feed._items
+    tail = TailCursor(feed, Cursor(first.position, first.id), EVERYTHING, print)
+    with ThreadPoolExecutor(1) as pool:
+        with feed.lock:  # the reader of the tail is moving it
+            tail.cursor.position = second.position
+            end = pool.submit(tail.end)
+            with pytest.raises(TimeoutError):
+                end.result(0.2)
+            tail.cursor.event_id = second.id
+        assert end.result(60) == (second.position, second.id)
 
 
 class Listener:

@@ -21,6 +21,7 @@ from scratchbus.errors import (
     StaleFence,
     UnknownType,
 )
+from scratchbus.readmodel import queries
 from scratchbus.scheduling.expiry import sweep
 from scratchbus.telemetry.counters import counts
 from scratchbus.work import agenda, job_state
@@ -634,7 +635,7 @@ def test_a_long_job_collects_no_more_than_the_pages_of_new_events(bus, page):
 
 def interrupted_once(monkeypatch, then=lambda: None):
     """Let the engine be away once just after a pick has claimed something; then call this."""
-    real, away = claiming.get, [True]
+    real, away = queries.get, [True]
 
     def get(*args):
         if away:
