@@ -120,6 +120,7 @@ class AsyncEvents:
         for tail_cursor in tail_cursors:
             if tail_cursor.feed.trouble is not None:
                 raise tail_cursor.feed.trouble.with_traceback(None)
+        for tail_cursor in tail_cursors:
             tail_cursor.feed.join(tail_cursor)
         try:
             if not any(tail_cursor.feed.is_past(tail_cursor.cursor.position) for tail_cursor in tail_cursors):

@@ -246,3 +246,15 @@ async def test_bus_opens_by_await_async_with_or_first_use(open_bus):
 async def test_missing_engine_raises_engine_unreachable(tmp_path):
     with pytest.raises(EngineUnreachable):
         await AsyncBus.connect(f"unix://{tmp_path}/no.sock")
+
+
+async def test_a_failed_wait_for_events_leaves_no_follower(abus):
+    events = abus.events(follow=True)
+    feeds = [abus.feeds.feed(shard) for shard in range(abus.core.log.shards)]
+    while not all(feed.has_begun for feed in feeds):  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    for _ in range(2):
+        feeds[-1].trouble = LogRewound("another log")
+        with pytest.raises(LogRewound):
+            await anext(events)
+    assert [feed.followers for feed in feeds] == [0] * len(feeds)
