@@ -70,10 +70,11 @@ def _append(
 ) -> Step[Appended]:
     """Append events of one page: all or none; in mode "each", all that are not refused.
 
-    `room` is the most open observations that the page may have, 0 for no limit. Raises the error of the first refused
-    event. If a reply is lost, the events are looked up in the log before they are sent again, so none is appended
-    twice. An EngineError has the id of the first event. `meanwhile` is called while the engine adds several
-    observations; it may not be called at all.
+    Mode "each" is not for events that need room: one that is refused might still displace others. `room` is the most
+    open observations that the page may have, 0 for no limit. Raises the error of the first refused event. If a reply is
+    lost, the events are looked up in the log before they are sent again, so none is appended twice. An EngineError has
+    the id of the first event. `meanwhile` is called while the engine adds several observations; it may not be called
+    at all.
     """
     if page == SYSTEM_PAGE and any(write.op != Op.PUT for write in writes):
         raise InvalidName(f"page: {page!r} is reserved for the bus's own events; write to another page")
