@@ -7,6 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from scratchbus.domain.position import Position
@@ -195,7 +196,9 @@ class DeliveryWindow:
     def oldest(self) -> float | None:
         """Return when the oldest delivery that is out was handed out (monotonic seconds)."""
         with self._lock:
-            return min((delivery.when for delivery in self._queue if delivery.state == OUT), default=None)
+            others = (each for each in self._queue if each.state != WAITING)  # mostly the first ones
+            count = len(self._queue) - len(self._waiting)
+            return min((each.when for each in islice(others, count) if each.state == OUT), default=None)
 
     # -- acks and failures -------------------------------------------------------------------------------------------
 
