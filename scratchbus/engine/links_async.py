@@ -56,7 +56,11 @@ def _fail(futures: list[_Future], error: Exception) -> None:
 
 
 class AsyncLink(asyncio.Protocol):
-    """A connection to a server, opened once, in one event loop. Each reply must arrive within `timeout` seconds."""
+    """A connection to a server, opened once, in one event loop.
+
+    While replies are outstanding, the server may be silent for at most `timeout` seconds. Replies to many requests may
+    take longer together, also because other tasks keep the loop from reading them.
+    """
 
     def __init__(self, connection: AsyncConnection, timeout: float) -> None:
         self._connection = connection
@@ -67,6 +71,7 @@ class AsyncLink(asyncio.Protocol):
         self._sent: deque[_Sent] = deque()
         self._replies: list[Any] = []  # to the oldest sent request, until it has all
         self._timer: asyncio.TimerHandle | None = None
+        self._heard = 0.0  # when the last data arrived, by the loop's clock
         self.is_open = self.is_closed = False
 
     @property
@@ -155,7 +160,7 @@ class AsyncLink(asyncio.Protocol):
         self._close_if_done()
 
     def _expect(self, futures: list[_Future], count: int, split: _Split | None = None) -> None:
-        """Expect `count` more replies within the timeout."""
+        """Expect `count` more replies; without any data, the first is overdue after the timeout."""
         deadline = self._loop.time() + self._timeout
         if self._timer is None:
             self._timer = self._loop.call_at(deadline, self._check_deadline)
@@ -164,6 +169,7 @@ class AsyncLink(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Deliver the complete replies."""
         sent, replies, reader = self._sent, self._replies, self._reader
+        self._heard = self._loop.time()
         try:
             reader.feed(data)
             while (reply := reader.gets()) is not UNREAD:
@@ -188,10 +194,10 @@ class AsyncLink(asyncio.Protocol):
         self._break(message)
 
     def _check_deadline(self) -> None:
-        """Break the connection if a reply is overdue, since later replies wait behind it; else set the timer again."""
+        """Break the connection if the server is silent for too long, else set the timer again."""
         self._timer = None
         if self._sent:
-            deadline = self._sent[0][-1]
+            deadline = max(self._sent[0][-1], self._heard + self._timeout)
             if self._loop.time() < deadline:
                 self._timer = self._loop.call_at(deadline, self._check_deadline)
             else:

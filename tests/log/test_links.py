@@ -179,6 +179,30 @@ async def test_an_overdue_reply_ends_all_waiting_calls(tmp_path: Path, monkeypat
     assert link.is_closed
 
 
+async def test_replies_may_take_longer_than_the_timeout_while_others_arrive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop, ahead = asyncio.get_running_loop(), 0.0
+    clock = loop.time
+    monkeypatch.setattr(loop, "time", lambda: clock() + ahead)
+    received: list[bytes] = []
+
+    def three_late(command: list[bytes]) -> bytes:
+        received.append(command[1])
+        return b"+%b\r\n" % received[-4] if len(received) > 3 else b""
+
+    async with linked(tmp_path, three_late, seconds=60) as link:
+        tasks = [asyncio.create_task(exchange(link, (("ECHO", each),))) for each in "abc"]
+        for number, each in enumerate("defgh"):
+            tasks.append(asyncio.create_task(exchange(link, (("ECHO", each),))))
+            replies = await asyncio.wait_for(asyncio.shield(tasks[number]), PATIENCE)
+            assert replies == [b"abcde"[number : number + 1]]
+            ahead += 40
+        assert link.is_open
+        link.close()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
 async def test_queued_calls_with_a_common_prefix_are_sent_as_one(tmp_path: Path) -> None:
     seen: list[list[bytes]] = []
 
