@@ -92,7 +92,16 @@ def compile_schema(schema: Mapping[str, Any]) -> Draft202012Validator:
     """Return the validator of a valid schema. It never fetches a reference from the network."""
     keywords = _LINEAR | {"unevaluatedProperties": _mixed} if _mixes(schema) else _LINEAR
     kind: type[Draft202012Validator] = extend(Draft202012Validator, keywords)  # type: ignore[no-untyped-call]
+    kind.evolve = _evolve  # type: ignore[method-assign]  # jsonschema warns about subclasses
     return kind(dict(schema), registry=Registry())
+
+
+def _evolve(self: Any, **changes: Any) -> Any:
+    """Return this validator for a part of the schema. A `$schema` in it would select one that uses `re`."""
+    part = changes.get("schema")
+    if isinstance(part, Mapping) and "$schema" in part:
+        changes["schema"] = {name: value for name, value in part.items() if name != "$schema"}
+    return Draft202012Validator.evolve(self, **changes)
 
 
 def schema_problem(schema: Mapping[str, Any], *, is_published: bool = False) -> SchemaProblem | None:

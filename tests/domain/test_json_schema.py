@@ -19,25 +19,35 @@ LINEAR = {
     "patternProperties": f"{{patternProperties: {{'{BACKTRACKS}': false}}}}",
     "additionalProperties": f"{{patternProperties: {{'{BACKTRACKS}': true}}, additionalProperties: {{type: string}}}}",
     "propertyNames": f"{{propertyNames: {{anyOf: [{{pattern: '{BACKTRACKS}'}}, {{maxLength: 100000}}]}}}}",
+    "$schema in a schema that refers to itself": (
+        "{$schema: 'https://json-schema.org/draft/2020-12/schema', properties: {"
+        f"inner: {{$ref: '#'}}, b: {{pattern: '{BACKTRACKS}'}}}}}}"
+    ),
+    "$schema of a property": (
+        "{properties: {inner: {$schema: 'http://json-schema.org/draft-07/schema#', properties: {"
+        f"b: {{pattern: '{BACKTRACKS}'}}}}}}}}}}"
+    ),
 }
 
 
 @pytest.mark.parametrize("keyword", LINEAR)
 def test_patterns_match_in_linear_time(keyword):
     """Run in a separate process, because a backtracking search blocks the interpreter."""
+    has_schema = keyword.startswith("$schema")
+    value = '{"inner": {"b": text}}' if has_schema else '{"b": text, text: text}'
     code = f"""
 from scratchbus.domain.registry_yaml import parse_registry
 kind = parse_registry({f"types: {{x: {{context: {LINEAR[keyword]}}}}}"!r}, "types").get("x")
 text = "a" * 50_000 + "#"
 try:
-    kind.check_context({{"b": text, text: text}})
+    kind.check_context({value})
 except Exception as problem:
     print(type(problem).__name__)
 else:
     print("valid")
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=20, check=True)
-    assert done.stdout.decode().strip() == ("InvalidField" if keyword == "pattern" else "valid")
+    assert done.stdout.decode().strip() == ("InvalidField" if keyword == "pattern" or has_schema else "valid")
 
 
 def problem_of(schema, value):
