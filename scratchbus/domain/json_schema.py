@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from jsonschema import Draft202012Validator, FormatChecker
-from jsonschema.exceptions import SchemaError, ValidationError, best_match
+from jsonschema.exceptions import SchemaError, UnknownType, ValidationError, best_match
 from jsonschema.validators import extend
 from referencing import Registry
 from referencing.exceptions import Unresolvable
@@ -125,11 +125,14 @@ def schema_problem(schema: Mapping[str, Any], *, is_published: bool = False) -> 
     root = DRAFT202012.create_resource(dict(schema))
     resolver = Registry().with_resource("", root).resolver()
     for path, target in _entries(schema, ()):
+        if path[-1] not in (("$ref",) if is_published else ("$ref", "$dynamicRef")) or not isinstance(target, str):
+            continue
         try:
-            if path[-1] == "$ref" and isinstance(target, str):
-                resolver.lookup(target)
-        except Unresolvable:
-            return SchemaProblem(path, f"$ref {target!r} is not defined in this schema; define it under $defs")
+            part = resolver.lookup(target).contents
+        except (Unresolvable, ValueError):
+            return SchemaProblem(path, f"{path[-1]} {target!r} is not defined in this schema; define it under $defs")
+        if not is_published and not isinstance(part, Mapping | bool):
+            return SchemaProblem(path, f"{path[-1]} {target!r} leads to something that is not a schema")
     return None
 
 
@@ -139,6 +142,8 @@ def value_problem(validator: Draft202012Validator, value: Mapping[str, Any]) -> 
         worst = best_match(validator.iter_errors(value))
     except UnfitPattern as problem:
         return SchemaProblem((), f"cannot be checked: a pattern of its schema {problem}")
+    except (Unresolvable, UnknownType, AttributeError, TypeError):
+        return SchemaProblem((), "cannot be checked: a reference in its schema leads to something that is not a schema")
     except RecursionError:
         return SchemaProblem(
             (), "cannot be checked: it is nested too deeply, or the schema has a $ref that leads to itself"

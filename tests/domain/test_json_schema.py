@@ -83,7 +83,14 @@ def test_pattern_keywords_follow_json_schema(schema, valid, invalid):
 
 
 @pytest.mark.parametrize(
-    "schema", ["{properties: {a: {pattern: '(?=a)b'}}}", "{patternProperties: {b: {}}, unevaluatedProperties: false}"]
+    "schema",
+    [
+        "{properties: {a: {pattern: '(?=a)b'}}}",
+        "{patternProperties: {b: {}}, unevaluatedProperties: false}",
+        "{$dynamicRef: '#no'}",
+        "{title: a text, properties: {a: {$ref: '#/title'}}}",
+        "{enum: [5], $ref: '#/enum/0'}",
+    ],
 )
 def test_a_published_unsupported_schema_refuses_every_value(schema):
     text = f"types: {{x: {{context: {schema}}}, y: {{}}}}"
@@ -93,3 +100,9 @@ def test_a_published_unsupported_schema_refuses_every_value(schema):
     registry.get("y").check_context({"a": "b"})
     with pytest.raises(InvalidField, match="context: cannot be checked: "):
         registry.get("x").check_context({"a": "b"})
+
+
+@pytest.mark.parametrize("part", [{"type": "no"}, {"minimum": "5"}], ids=str)
+def test_a_reference_to_something_that_is_no_schema_refuses_the_value(part):
+    problem = problem_of({"properties": {"a": {"$ref": "#/unknown"}}, "unknown": part}, {"a": 5})
+    assert problem.message.startswith("cannot be checked: ")

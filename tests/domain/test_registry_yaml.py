@@ -185,6 +185,9 @@ def test_windows_line_ends_and_a_byte_order_mark_are_accepted():
             "use additionalProperties",
         ),
         ("context: {$ref: '#/$defs/no'}", "types.x.context.$ref", "is not defined in this schema"),
+        ("context: {$dynamicRef: '#no'}", "types.x.context.$dynamicRef", "is not defined in this schema"),
+        ("context: {$ref: '#/enum/x', enum: [1]}", "types.x.context.$ref", "is not defined in this schema"),
+        ("context: {$ref: '#/enum/0', enum: [1]}", "types.x.context.$ref", "leads to something that is not a schema"),
         ("context: {$ref: 'https://example.com/s'}", "types.x.context.$ref", "is not defined in this schema"),
         (
             "context: {$schema: 'http://json-schema.org/draft-07/schema#'}",
