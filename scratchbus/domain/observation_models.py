@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import partial
 from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError
 from pydantic_core import core_schema
 from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
 
@@ -56,6 +56,10 @@ def _name_of_type(name: object) -> str:
     return name
 
 
+_List = Annotated[list[str], Strict(False)]  # a tuple, a set and any other mapping are accepted too
+_Dict = Annotated[dict[str, Any], Strict(False)]
+
+
 class ObservationFields(BaseModel):
     """The fields that an observation gets from the event that adds it.
 
@@ -100,7 +104,7 @@ class NewObservation(BaseModel):
     `not_before` is the time at which it becomes active, `every` how often a new one like it is added.
     """
 
-    model_config = ConfigDict(extra="forbid", defer_build=True)
+    model_config = ConfigDict(extra="forbid", strict=True, defer_build=True)
 
     type: Annotated[str, CheckedBy(_name_of_type, _TEXT)]
     content: Annotated[str, CheckedBy(partial(check_content, limit=sys.maxsize), _NOT_BLANK)]
@@ -108,17 +112,17 @@ class NewObservation(BaseModel):
     owner: Annotated[str | None, CheckedBy(partial(check_label, "owner"))] = None
     status: str | None = None
     confidence: Annotated[float | None, CheckedBy(check_confidence, _PORTION)] = None
-    context: Annotated[dict[str, Any] | None, CheckedBy(partial(check_object, "context"))] = None
-    tags: Annotated[list[str] | None, CheckedBy(check_tags, _TAGS)] = None
+    context: Annotated[_Dict | None, CheckedBy(partial(check_object, "context"))] = None
+    tags: Annotated[_List | None, CheckedBy(check_tags, _TAGS)] = None
     ttl: Annotated[Duration | None, CheckedBy(duration_of)] = None
     expires_at: Annotated[Moment | None, CheckedBy(partial(as_future, "expires_at"))] = None
-    metadata: Annotated[dict[str, Any] | None, CheckedBy(partial(check_object, "metadata"))] = None
+    metadata: Annotated[_Dict | None, CheckedBy(partial(check_object, "metadata"))] = None
     dedupe_key: Annotated[str | None, CheckedBy(check_dedupe_key)] = None
     times: Annotated[int, CheckedBy(partial(check_whole, "times", maximum=MAX_TIMES), _COUNT)] = 1
-    evidence: Annotated[list[str] | None, CheckedBy(check_evidence)] = None
+    evidence: Annotated[_List | None, CheckedBy(check_evidence)] = None
     remind_at: Annotated[Moment | None, CheckedBy(partial(as_future, "remind_at"))] = None
-    remind_on: Annotated[dict[str, Any] | None, CheckedBy(check_trigger)] = None
-    blocked_by: Annotated[list[str] | None, CheckedBy(check_blockers)] = None
+    remind_on: Annotated[_Dict | None, CheckedBy(check_trigger)] = None
+    blocked_by: Annotated[_List | None, CheckedBy(check_blockers)] = None
     not_before: Annotated[Moment | None, CheckedBy(partial(as_future, "not_before"))] = None
     every: Annotated[str | None, CheckedBy(check_every)] = None
     event_id: EventId = None

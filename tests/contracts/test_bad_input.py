@@ -1,6 +1,7 @@
 """Bad input raises an error of its own class that says what to do, and appends nothing."""
 
 import math
+from datetime import date
 from typing import Any
 
 import pytest
@@ -199,6 +200,26 @@ def test_a_bad_filter_is_refused(page):
 def test_bad_event_filter_is_refused(bus, filters, error, says):
     with pytest.raises(error, match=says):
         list(bus.events(**filters))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"times": 2.0},
+        {"times": "2"},
+        {"confidence": "0.5"},
+        {"expires_at": 4_102_444_800},
+        {"remind_at": date(2099, 1, 1)},
+        {"owner": b"x"},
+        {"tags": [b"x"]},
+    ],
+    ids=str,
+)
+def test_a_new_observation_converts_nothing_that_add_refuses(page, given):
+    with pytest.raises(InvalidField):
+        page.add("observation", "x", **given)
+    with pytest.raises(InvalidField):
+        NewObservation(type="observation", content="x", **given)
 
 
 def test_bad_batch_error_names_the_item(bus, page):
