@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import ValidationError
 
+from scratchbus.commands.addition_digest import digest_of_addition, use_old_digests
 from scratchbus.commands.observations import left_by, recall_all
 from scratchbus.commands.references import check_blockers, check_known_ids, check_trigger
 from scratchbus.domain.checks import check_size
-from scratchbus.domain.digest import digest_of
 from scratchbus.domain.event import ENVELOPE
 from scratchbus.domain.given_observation import unpack_observation
 from scratchbus.domain.models import checked, default_of, optional_fields, refusal_in
@@ -113,7 +113,12 @@ def add_all(core: Core, page: str, items: Sequence[dict[str, Any]], event_id: st
     prepared: dict[str, Observation] = {}
     room, on_full = settings.max_observations, settings.on_full
     meanwhile = partial(_prepare, page, writes, prepared) if len(writes) > 1 else None
-    appended = yield from append(core.log, page, writes, room=room, on_full=on_full, meanwhile=meanwhile)
+    try:
+        appended = yield from append(core.log, page, writes, room=room, on_full=on_full, meanwhile=meanwhile)
+    except EventIdReused:
+        if not use_old_digests(page, writes, items, settings.source, batch_size):
+            raise
+        appended = yield from append(core.log, page, writes, room=room, on_full=on_full)
     if appended.recalled is not None:
         found = yield from recall_all(core, page, appended.recalled)
         _check_keys(writes, found)
@@ -218,7 +223,7 @@ def decide(
     return Write(
         Draft(Added, ids.event, page, ids.subject, kind.name, fields),
         Op.ADD,
-        _digest(page, arguments, settings, ids.batch_size) if ids.batch_size else "",
+        digest_of_addition(page, arguments, by, ids.batch_size) if ids.batch_size else "",
         status=status,
         status_class=status_class,
         priority=kind.priority,
@@ -248,13 +253,6 @@ def _decide_key(kind: ObservationType, source: str, fields: dict[str, Any]) -> s
         return ""
     repeated = encode_body(Repeated(**{name: fields[name] for name in _REPEATED & fields.keys()}))
     return f"{len(repeated)}:{repeated.decode()}{fields['dedupe_key']}"
-
-
-def _digest(page: str, arguments: Mapping[str, Any], settings: Settings, batch_size: int) -> str:
-    """Return the digest that distinguishes a retry with the caller's own event id from another addition."""
-    return digest_of(
-        "add", page, {name: arguments[name] for name in arguments if name not in GUARDS}, settings.source, batch_size
-    )
 
 
 def _check_values(settings: Settings, kind: ObservationType, status: object, value_of: Callable[..., Any]) -> None:
