@@ -6,13 +6,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from scratchbus.commands.addition_digest import digest_of_addition, use_old_digests
 from scratchbus.commands.observations import left_by, recall_all
 from scratchbus.commands.references import check_blockers, check_known_ids, check_trigger
+from scratchbus.commands.retries import check_keys, digest_of_addition, earlier_additions, use_old_digests
 from scratchbus.domain.checks import check_size
 from scratchbus.domain.event import ENVELOPE
 from scratchbus.domain.given_observation import unpack_observation
@@ -31,7 +31,6 @@ from scratchbus.eventlog.append import append
 from scratchbus.eventlog.bus_log import bounded_event_id
 from scratchbus.eventlog.causes import reasons, untraced_reasons
 from scratchbus.eventlog.codec import encode_body, encode_fields
-from scratchbus.eventlog.ids import bound_of
 from scratchbus.eventlog.writes import Draft, Ids, Op, Write, Written
 from scratchbus.projections import scratch_page
 from scratchbus.readmodel import scope
@@ -103,13 +102,17 @@ def add_all(core: Core, page: str, items: Sequence[dict[str, Any]], event_id: st
             writes.append(decide(now, ids, settings, kind, arguments, page, cause_fields))
             evidence += arguments.get("evidence", ())
             blockers += arguments.get("blocked_by", ())
+        if evidence:
+            yield from check_known_ids(core, page, evidence)
+        if blockers:
+            yield from check_blockers(core, page, blockers)
     except InvalidInput as error:
-        name_item(error, len(writes), len(items))
+        earlier = yield from earlier_additions(core, page, items, event_id)
+        if earlier is not None:
+            return earlier
+        if len(writes) < len(items):
+            name_item(error, len(writes), len(items))
         raise
-    if evidence:
-        yield from check_known_ids(core, page, evidence)
-    if blockers:
-        yield from check_blockers(core, page, blockers)
     prepared: dict[str, Observation] = {}
     room, on_full = settings.max_observations, settings.on_full
     meanwhile = partial(_prepare, page, writes, prepared) if len(writes) > 1 else None
@@ -121,7 +124,7 @@ def add_all(core: Core, page: str, items: Sequence[dict[str, Any]], event_id: st
         appended = yield from append(core.log, page, writes, room=room, on_full=on_full)
     if appended.recalled is not None:
         found = yield from recall_all(core, page, appended.recalled)
-        _check_keys(writes, found)
+        check_keys(writes, found)
         last = {each.id: each for each in found}  # as the whole batch left them
         return [last[each.id] for each in found]
     subjects: list[str] = []
@@ -156,16 +159,6 @@ def _prepare(page: str, writes: list[Write], prepared: dict[str, Observation]) -
         draft = write.event_or_draft
         if isinstance(draft, Draft):
             prepared[draft.subject] = scratch_page.added(draft.subject, page, draft.type, draft.fields, None)
-
-
-def _check_keys(writes: list[Write], found: list[Observation]) -> None:
-    """Raise EventIdReused if a retry with a generated id has another dedupe key than the first attempt.
-
-    Comparing the events does not show this: a `repeated` event does not have the key.
-    """
-    for write, observation in zip(writes, found, strict=True):
-        if bound_of(write.event.id) is not None and cast(Added, write.event).dedupe_key != observation.dedupe_key:
-            raise EventIdReused(writes[0].event.id)
 
 
 def decide(

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar
 
 from scratchbus.commands.observations import Lifetime, finish, last_lifetime, read_target
+from scratchbus.commands.retries import earlier_change
 from scratchbus.domain.checks import check_reason
 from scratchbus.domain.digest import digest_of
 from scratchbus.domain.event import Event
@@ -17,7 +18,7 @@ from scratchbus.domain.position import Position
 from scratchbus.domain.registry import ObservationType
 from scratchbus.domain.values import check_id, check_source, check_whole
 from scratchbus.engine.steps import Step
-from scratchbus.errors import Conflict, InvalidTransition, VersionConflict
+from scratchbus.errors import Conflict, InvalidInput, InvalidTransition, VersionConflict
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.causes import reasons
 from scratchbus.eventlog.ids import new_event_id
@@ -120,8 +121,21 @@ def execute(
 
     The writes of `follow_up`, about the same observation, follow in the same batch.
     """
-    command, settings = kind.parse(arguments), core.settings
+    command = kind.parse(arguments)
     occasion = command.on(core, page)
+    try:
+        return (yield from _carry_out(core, page, command, occasion, follow_up))
+    except InvalidInput:
+        earlier = yield from earlier_change(core, page, occasion.event_id, occasion.digest)
+        if earlier is None:
+            raise
+        return earlier
+
+
+def _carry_out(
+    core: Core, page: str, command: Command, occasion: Occasion, follow_up: Command | None
+) -> Step[Observation]:
+    settings = core.settings
     yield from command.look_up(core, page)
     for _ in range(_TRIES):
         before, its_type = yield from read_target(core, page, command.id, command.event_id)

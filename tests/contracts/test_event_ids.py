@@ -6,12 +6,12 @@ from datetime import UTC, datetime
 import pytest
 
 from scratchbus import AsyncJob, AsyncPage, Job, NewObservation, Page
-from scratchbus.commands import add
+from scratchbus.commands import add, change
 from scratchbus.domain import time_checks
 from scratchbus.domain.digest import digest_of
 from scratchbus.domain.observation_models import GUARDS
 from scratchbus.engine.steps import Call, ask
-from scratchbus.errors import EngineError, EngineUnreachable, EventIdReused, InvalidField, NotReplicated
+from scratchbus.errors import EngineError, EngineUnreachable, EventIdReused, InvalidField, InvalidTTL, NotReplicated
 from tests.engines import ALL
 from tests.faults.interposing import interposed, losing_replies
 from tests.inspection import log_length
@@ -296,3 +296,37 @@ def test_retry_of_an_update_or_a_fact_can_repeat_a_relative_time(bus, page, monk
     assert page.update(kept.id, expires_at="2h", event_id="EV-1") == changed
     assert facts.assert_fact("Ada", "knows", "Bob", valid_at="10m ago", event_id="EV-2") == fact
     assert log_length(bus) == 3
+
+
+def _refuse_time(end, now):
+    raise InvalidTTL(f"expires_at: {end.isoformat()} is in the past")
+
+
+def test_retry_is_recognised_after_its_observation_has_expired(page, monkeypatch):
+    end = datetime(2090, 1, 1, tzinfo=UTC)
+    items = [NewObservation(type="observation", content=each, expires_at=end) for each in "ab"]
+    first = page.add("observation", "x", expires_at=end, event_id="EV-1")
+    batch = page.add_many(items, event_id="EV-2")
+    changed = page.update(first.id, expires_at=end, content="y", status="pending_review", event_id="EV-3")
+    for module in add, change:
+        monkeypatch.setattr(module, "check_end", _refuse_time)
+    assert page.add("observation", "x", expires_at=end, event_id="EV-1") == first
+    assert page.add_many(items, event_id="EV-2") == batch
+    retried = page.update(first.id, expires_at=end, content="y", status="pending_review", event_id="EV-3")
+    assert retried == changed
+    for event_id in ("EV-1", "EV-4"):
+        with pytest.raises(InvalidTTL):
+            page.add("observation", "z", expires_at=end, event_id=event_id)
+        with pytest.raises(InvalidTTL):
+            page.update(first.id, expires_at=end, content="z", event_id=event_id)
+    with pytest.raises(InvalidTTL, match=r"item 1 of 2: .*; nothing was written"):
+        page.add_many(items, event_id="EV-5")
+
+
+def test_retry_of_a_reminder_is_recognised_after_a_change_of_its_schedule(page):
+    kept = page.add("observation", "x")
+    reminded = page.update(kept.id, remind_at="2090-01-01", event_id="EV-1")
+    page.update(kept.id, not_before="2090-02-01")
+    assert page.update(kept.id, remind_at="2090-01-01", event_id="EV-1") == reminded
+    with pytest.raises(InvalidField, match="is scheduled"):
+        page.update(kept.id, remind_at="2090-01-01", event_id="EV-2")

@@ -1,0 +1,115 @@
+"""Retries with the caller's own event id: the digests of additions, and finding the first attempt."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from scratchbus.commands.observations import recall_all
+from scratchbus.domain.digest import digest_of
+from scratchbus.domain.event import Event
+from scratchbus.domain.models import default_of
+from scratchbus.domain.observation import Observation
+from scratchbus.domain.observation_models import GUARDS, ObservationFields
+from scratchbus.domain.page_events import Added
+from scratchbus.domain.position import Position
+from scratchbus.engine.steps import Step
+from scratchbus.errors import Conflict, EventIdReused
+from scratchbus.eventlog.append import append
+from scratchbus.eventlog.ids import bound_of, new_id
+from scratchbus.eventlog.writes import NEVER, Op, Write
+from scratchbus.readmodel.history import known_events
+from scratchbus.readmodel.scope import Core
+
+_DEFAULTS = {
+    name: default_of(field)
+    for name, field in ObservationFields.model_fields.items()
+    if not field.is_required() and name != "status"  # a type has its own
+}
+
+
+def digest_of_addition(page: str, arguments: Mapping[str, Any], by: str | None, batch_size: int) -> str:
+    """Return the digest of checked arguments; `by` is the identity of the bus, if it has one.
+
+    A default value counts as not given, and the source of a bus as its identity: the command line gives some that
+    programs leave out.
+    """
+    given = {
+        name: value
+        for name, value in arguments.items()
+        if name not in GUARDS and not (name in _DEFAULTS and value == _DEFAULTS[name])
+    }
+    source = given.pop("source", by)
+    if by is not None and source != by:
+        given["source"] = source
+    return digest_of("add", page, given, by or source, batch_size)
+
+
+def use_old_digests(
+    page: str, writes: Sequence[Write], items: Sequence[Mapping[str, Any]], by: str | None, batch_size: int
+) -> bool:
+    """Give additions their digests as older versions made them, with default values; return whether they have any."""
+    for write, arguments in zip(writes, items, strict=True):
+        if write.digest:
+            given = {name: value for name, value in arguments.items() if name not in GUARDS}
+            write.digest = digest_of("add", page, given, by, batch_size)
+    return bool(writes[0].digest)
+
+
+def check_keys(writes: Sequence[Write], found: Sequence[Observation]) -> None:
+    """Raise EventIdReused if a retry with a generated id has another dedupe key than the first attempt.
+
+    Comparing the events does not show this: a `repeated` event does not have the key.
+    """
+    for write, observation in zip(writes, found, strict=True):
+        if bound_of(write.event.id) is not None and cast(Added, write.event).dedupe_key != observation.dedupe_key:
+            raise EventIdReused(writes[0].event.id)
+
+
+def earlier_additions(
+    core: Core, page: str, items: Sequence[Mapping[str, Any]], event_id: str | None
+) -> Step[list[Observation] | None]:
+    """Return the result of an earlier attempt of an addition that is refused now; None if there was none.
+
+    The time at which an observation expires may have passed since, or its type may be gone.
+    """
+    by, batch_size = core.settings.source, len(items) if event_id is not None else 1
+    writes: list[Write] = []
+    for index, arguments in enumerate(items):
+        id = arguments.get("event_id") or (f"{event_id}/{index}" if index else event_id)
+        if event_id is None and "event_id" not in arguments:
+            return None
+        digest = digest_of_addition(page, arguments, by, batch_size)
+        writes.append(_lookup(page, str(id), by or arguments.get("source", ""), digest))
+    positions = yield from _find(core, page, writes)
+    if positions is None:
+        return None
+    found = yield from recall_all(core, page, positions)
+    last = {each.id: each for each in found}  # as the whole batch left them
+    return [last[each.id] for each in found]
+
+
+def earlier_change(core: Core, page: str, event_id: str, digest: str) -> Step[Observation | None]:
+    """Return the result of an earlier attempt of a change that is refused now; None if there was none."""
+    positions = yield from _find(core, page, [_lookup(page, event_id, core.by, digest)])
+    if positions is None:
+        return None
+    (event,) = yield from known_events(core.log, positions)
+    number, _, total = event.batch.partition("/")
+    end = event.position._replace(seq=event.seq + int(total) - int(number))
+    return (yield from recall_all(core, page, [end]))[0]
+
+
+def _lookup(page: str, event_id: str, by: str, digest: str) -> Write:
+    """Return a write that is never appended, and finds the event with its id."""
+    event = Event(id=event_id, page=page, subject=new_id(), by=by)
+    return Write(event, Op.PUT, digest, NEVER, body=b"{}")
+
+
+def _find(core: Core, page: str, writes: list[Write]) -> Step[list[Position] | None]:
+    if not all(write.digest and bound_of(write.event.id) is None for write in writes):
+        return None  # the events of generated ids have no digest to compare
+    try:
+        return (yield from append(core.log, page, writes)).recalled
+    except Conflict:
+        return None
