@@ -61,7 +61,7 @@ def last_lifetime(core: Core, before: Observation) -> Step[Lifetime]:
     while at and lifetime.end is not None:
         try:
             events, at = yield from walk_back(core.log, before.page, before.id, at, _FEW)
-        except PositionLost:
+        except (PositionLost, ArchiveError):
             break
         for event in events:
             if isinstance(event, Updated) and "expires_at" in event.changes:

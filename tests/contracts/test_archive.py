@@ -999,3 +999,16 @@ def test_an_archived_dead_letter_does_not_hold_up_other_events(bus, connect, is_
     (letter,) = without_archive.dead_letters("router")
     assert "was archived; set archive_url to the location of the archive" in letter.reason
     assert bus.retry_dead_letters("router") == 1
+
+
+@pytest.mark.damages_the_log
+def test_an_observation_is_reopened_although_its_archived_events_are_damaged(connect, bus, directory):
+    page = bus.page()
+    added = page.add("observation", "x")
+    page.resolve(added.id)
+    fill(bus)
+    archive(bus)
+    for file in directory.rglob("*.jsonl.zst"):
+        file.write_bytes(b"")
+    reopened = connect(archive_url=directory).page().reopen(added.id)
+    assert (reopened.status, reopened.expires_at) == ("active", added.expires_at)
