@@ -30,6 +30,7 @@ from scratchbus.readmodel.scope import Core
 _REVIEW = "pending_review"
 _MAX_CHAIN = 20
 _MAX_REASON = 500
+_MAX_STALLS = 50  # tries without progress, within a second
 _CLOCK_SKEW_MS = 10_000
 """The most by which the clocks of two shards may differ; a newer observation was added after the refutation."""
 
@@ -111,23 +112,37 @@ def _reason(refuted: StatusChanged, chain: Collection[str]) -> str:
 def complete(core: Core, refuted: StatusChanged) -> Step[int]:
     """Send the remaining dependents of a refuted observation to review, and retract the facts that rest on it.
 
-    Returns how many events that took. Observations added after the refutation are not touched. Each retry means that
-    another process made progress, so the retries end.
+    Returns how many events that took. Observations added after the refutation are not touched. A retry means that
+    another process made progress. Without progress, what the engine accepts is sent to review, and Conflict or NotFound
+    is raised for the rest.
     """
     reviewed: set[str] = set()  # sent to review before, and reviewed since
+    last: set[str] = set()
+    count = stalls = 0
     while True:
         relations = yield from open_relations(core.log)
         resting, found = yield from dependents(core, relations, refuted.subject)
         pending = [
             each for each in found if _is_affected(refuted, each) and _review_id(refuted, each[0]) not in reviewed
         ]
+        ids = {each.observation.id for each in pending}
+        stalls, last = stalls + 1 if ids == last else 0, ids
         try:
             for page, writes in _batches(refuted, pending):
-                yield from append(core.log, page, writes)
-            return len(pending) + (yield from _retract_facts(core, refuted, resting.facts))
-        except EventIdReused as error:
-            reviewed.add(error.event_id)
-        except (Conflict, NotFound):
+                if stalls == _MAX_STALLS:
+                    appended = yield from append(core.log, page, writes, mode="each")
+                    count += sum(row.position.seq > 0 for row in appended.written)
+                else:
+                    yield from append(core.log, page, writes)
+            if stalls == _MAX_STALLS:
+                continue
+            return count + len(pending) + (yield from _retract_facts(core, refuted, resting.facts))
+        except (Conflict, NotFound) as error:
+            if isinstance(error, EventIdReused) and error.event_id not in reviewed:
+                reviewed.add(error.event_id)
+                continue
+            if stalls > _MAX_STALLS:
+                raise
             yield Pause(JITTER.uniform(0.001, 0.02))  # jitter: another process continues the same refutation
 
 

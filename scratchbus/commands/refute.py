@@ -15,7 +15,7 @@ from scratchbus.domain.models import CheckedBy
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.page_events import StatusChanged
 from scratchbus.engine.steps import Step
-from scratchbus.errors import Conflict, InvalidTransition, NotChangeable
+from scratchbus.errors import Conflict, InvalidTransition, NotChangeable, NotFound
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.writes import MAX_BATCH, Appended, Op, Write
 from scratchbus.readmodel.exposures import exposure_of
@@ -75,7 +75,11 @@ def refute(core: Core, page: str, arguments: Mapping[str, Any]) -> Step[Observat
                 raise
     position = appended.recalled[0] if appended.recalled else appended.written[0].position
     (event,) = yield from known_events(core.log, [position])
-    yield from complete(core, cast(StatusChanged, event))
+    try:
+        yield from complete(core, cast(StatusChanged, event))
+    except (Conflict, NotFound) as error:
+        error.written(event.id, event.position, None)
+        raise
     refutation = Appended(appended.written[:1], appended.recalled and appended.recalled[:1])
     return (yield from finish(core, page, before, [write], refutation))
 

@@ -15,6 +15,7 @@ from scratchbus.engine.steps import Step, ask
 from scratchbus.errors import (
     ArchiveDamaged,
     ArchiveForeign,
+    Conflict,
     LogGap,
     LogRewound,
     NotFound,
@@ -206,5 +207,8 @@ def complete_all(core: Core, events: list[AnyEvent]) -> Step[int]:
     count = 0
     for event in events:
         if isinstance(event, StatusChanged) and event.reason_code == "refuted":
-            count += yield from complete(core, event)
+            try:
+                count += yield from complete(core, event)
+            except (Conflict, NotFound) as problem:  # the state is damaged
+                logger.warning("a refutation is not complete", position=str(event.position), reason=str(problem))
     return count

@@ -10,7 +10,7 @@ from scratchbus.errors import Conflict, EventIdReused, InvalidField, InvalidTran
 from scratchbus.eventlog.ids import new_id
 from scratchbus.scheduling.reminders import complete_all
 from tests.engines import ONE
-from tests.inspection import project
+from tests.inspection import keys_of, project, send
 
 pytestmark = pytest.mark.engines(*ONE)
 
@@ -392,3 +392,17 @@ async def test_an_async_bus_refutes(engine, connect, bus_name):
     async with AsyncBus.connect(engine.url, bus=bus_name, shards=engine.shards, source="async") as other:
         assert (await other.page().refute(wrong.id, reason=WHY)).reason_code == "refuted"
     assert statuses(page, above) == ["pending_review"]
+
+
+@pytest.mark.damages_the_log
+def test_a_dependent_without_its_head_ends_the_retries(bus, page):
+    other = bus.page("other")
+    wrong = on(page)
+    lost, *whole = [on(other, wrong) for _ in range(3)]
+    send(bus, "HDEL", keys_of(bus, "other").heads("other"), lost.id)
+    with pytest.raises(NotFound, match="the write is in the log") as problem:
+        page.refute(wrong.id, reason=WHY, event_id="mine")
+    assert problem.value.event_id == "mine"
+    assert page.get(wrong.id).reason_code == "refuted"
+    assert statuses(other, *whole) == ["pending_review"] * 2
+    assert bus.converse(complete_all(bus.core, list(bus.events(kinds={"status_changed"})))) == 0
