@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from scratchbus.commands import exposure, notes, preferences, scratchpad, todo, turns
@@ -15,6 +14,7 @@ from scratchbus.context.compaction import after_compaction
 from scratchbus.context.layout import Layout, Part, Section, lay_out
 from scratchbus.context.surface import MAX_CANDIDATES, Candidate, Match, rank
 from scratchbus.domain.checks import check_own_event_id, check_text
+from scratchbus.domain.digest import derived_event_id
 from scratchbus.domain.documents import document_of
 from scratchbus.domain.facts import Fact, plain_entity
 from scratchbus.domain.memories import Note, Preference
@@ -25,7 +25,6 @@ from scratchbus.domain.schedule import is_scheduled
 from scratchbus.domain.todo import TodoItem
 from scratchbus.domain.tokens import TokenCounter
 from scratchbus.domain.values import (
-    MAX_EVENT_ID,
     check_page,
     check_whole,
     page_of_agent,
@@ -247,7 +246,7 @@ def _finish(core: Core, request: ContextRequest, layout: Layout, record: bool, e
     for page in pages if record else ():
         versions = by_page[page]
         first = first or (yield from bounded_event_id(core.log, request.page or page))
-        id = first if page == request.page else _reports_id(first)
+        id = first if page == request.page else derived_event_id(first, "reports")
         callers_id = id if event_id is not None else None
         files = request.files if page == page_of_files else {}
         recorded = yield from exposure.record(
@@ -256,12 +255,6 @@ def _finish(core: Core, request: ContextRequest, layout: Layout, record: bool, e
         position = position or recorded
     exposed = {id: version for versions in by_page.values() for id, version in versions.items()}
     return Context(layout.text, layout.tokens, request.budget, layout.left_out, exposed, position, layout.parts)
-
-
-def _reports_id(first: str) -> str:
-    """Return the event id of the record on the session's page, which derives from that of the record on the page."""
-    id = f"{first}/reports"
-    return id if len(id) <= MAX_EVENT_ID else f"{sha256(first.encode()).hexdigest()}/reports"
 
 
 def _recorded_on(request: ContextRequest) -> str:

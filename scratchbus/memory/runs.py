@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Self
 
+from scratchbus.domain.digest import derived_event_id
 from scratchbus.domain.runs import RunRecord, prompt_of, record_exception, record_reply
 from scratchbus.domain.runs import ScratchpadReply as Reply
 from scratchbus.domain.values import check_event_id
@@ -40,7 +41,7 @@ class Run(RunRecord):
         self._scratchpad = scratchpad
         self._ask = ask
         self._event_id = event_id
-        self._reply_id = None if event_id is None else check_event_id(f"{check_event_id(event_id)}/scratchpad")
+        self._reply_id = None if event_id is None else derived_event_id(check_event_id(event_id), "scratchpad")
 
     def __enter__(self) -> Self:
         self.whoami = self._scratchpad.whoami()

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from inspect import isawaitable
 from typing import Self
 
+from scratchbus.domain.digest import derived_event_id
 from scratchbus.domain.runs import RunRecord, prompt_of, record_exception, record_reply
 from scratchbus.domain.runs import ScratchpadReply as Reply
 from scratchbus.domain.values import check_event_id
@@ -39,7 +40,7 @@ class AsyncRun(RunRecord):
         self._scratchpad = scratchpad
         self._ask = ask
         self._event_id = event_id
-        self._reply_id = None if event_id is None else check_event_id(f"{check_event_id(event_id)}/scratchpad")
+        self._reply_id = None if event_id is None else derived_event_id(check_event_id(event_id), "scratchpad")
 
     async def __aenter__(self) -> Self:
         self.whoami = await self._scratchpad.whoami()

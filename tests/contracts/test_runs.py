@@ -95,6 +95,14 @@ def test_scratchpad_update_persists_to_the_next_run(connect, bus, pad, model):
         assert "what I learned" in run.whoami
 
 
+def test_a_run_takes_the_longest_event_id(bus, pad, model):
+    for _ in range(2):
+        with bus.run("analyst", "Count the beans", ask=model, event_id="x" * 200) as run:
+            run.done("42 beans")
+    assert pad.read() == "what I learned"
+    assert [event.kind for event in pad.history()].count("run_ended") == 1
+
+
 @pytest.mark.parametrize(
     "answer", ["I am done.", "{", None, EngineUnreachable("the model is gone"), RuntimeError(), ValueError("x\ny")]
 )
