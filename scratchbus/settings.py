@@ -206,7 +206,11 @@ def shipped(name: str) -> Path:
 def _from_caller(overrides: Mapping[str, Any]) -> dict[str, _Given]:
     for name in overrides.keys() - Settings.model_fields.keys():
         raise SettingsError(f"{name}: unknown setting; use one of: {_known()}")
-    return {name: _Given(value, name) for name, value in overrides.items() if value is not None}
+    return {
+        name: _Given(_expanded(name, value, Path(), name), name)
+        for name, value in overrides.items()
+        if value is not None
+    }
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, _Given]:
@@ -251,9 +255,9 @@ def read_text(path: Path, error: FileError, named_by: str = "") -> str:
 
 
 def _expanded(name: str, value: Any, base: Path, where: str) -> Any:
-    if name in ("home", "observation_types", "relations") and isinstance(value, str):
+    if name in ("home", "observation_types", "relations") and isinstance(value, str | Path):
         return base / _at_home(value, where)
-    if name == "archive_url" and isinstance(value, str) and "://" not in value:
+    if name == "archive_url" and isinstance(value, str | Path) and "://" not in str(value):
         return str(base / _at_home(value, where))
     return value
 

@@ -18,7 +18,7 @@ from scratchbus.engine.redirects import Address, OneServer, Topology
 from scratchbus.engine.scripts import Script
 from scratchbus.engine.sentinel import Sentinels
 from scratchbus.engine.steps import Step, ask, ask_all
-from scratchbus.engine.urls import SCHEMES, Makers, makers, read_hosts, without_password
+from scratchbus.engine.urls import SCHEMES, Makers, check_hosts, makers, read_hosts, without_password
 from scratchbus.errors import EngineForbidden, EngineMisconfigured, EngineTooOld, InvalidURL
 from scratchbus.telemetry.lazy import lazy
 
@@ -106,6 +106,7 @@ def target(
         return _embedded(directory, appendfsync, options, socket_timeout)
     if url.partition(":")[0].lower() == "memory":
         return _memory(url)
+    check_hosts(url)
     options |= _of_redis_py()
     match url.partition(":")[0].lower():
         case "redis" | "rediss" | "unix":

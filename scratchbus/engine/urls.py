@@ -119,6 +119,16 @@ def _not_a_url(url: str, error: Exception) -> InvalidURL:
     return InvalidURL(f"{shown!r} is not an engine URL{detail}; write one of: {SCHEMES}")
 
 
+def check_hosts(url: str) -> None:
+    """Raise InvalidURL for a name that no host can have; looking it up would fail with a UnicodeError."""
+    try:
+        url.encode()
+        for host in urlsplit(url).netloc.rpartition("@")[2].split(","):
+            host.rpartition(":")[0].encode("idna") if ":" in host else host.encode("idna")
+    except ValueError as problem:
+        raise _not_a_url(url, problem) from None
+
+
 def without_password(url: str) -> str:
     """Return a URL with `***` for its passwords, wherever they are, even if the URL is malformed."""
     scheme, separator, remainder = url.partition("://")

@@ -365,10 +365,28 @@ def test_too_long_or_empty_reason_is_refused(bus, page):
     assert log_length(bus) == 1
 
 
-@pytest.mark.parametrize("url", ["http://example.org", "nonsense", "redis://host:port", "rediss//x", "://"])
+BAD_URLS = [
+    "http://example.org", "nonsense", "redis://host:port", "rediss//x", "://", "redis://two..dots", "redis://\ud800",
+    f"redis://{64 * 'x'}:6379", "redis+cluster://two..dots,host",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("url", BAD_URLS, ids=ascii)
 def test_bad_url_error_lists_the_valid_forms(url):
     with pytest.raises(InvalidURL, match=r"is not an engine URL.* write one of: redis://"):
         Bus.connect(url)
+
+
+@pytest.mark.parametrize("path", ["~nobody-of-this-name", "~nobody-of-this-name/x", "/x\0y", "/x\ud800"], ids=ascii)
+def test_a_directory_that_cannot_be_is_refused(path):
+    with pytest.raises(InvalidURL, match="is not a directory's path"):
+        Bus.connect(f"embedded:{path}")
+
+
+@pytest.mark.parametrize("name", ["home", "archive_url", "observation_types", "relations"])
+def test_a_setting_in_the_home_directory_of_nobody_is_refused(name):
+    with pytest.raises(SettingsError, match=rf"{name}: .* has no known home directory; write the whole path"):
+        Bus.connect("memory://settings", **{name: "~nobody-of-this-name/x"})
 
 
 def test_missing_engine_raises_engine_unreachable(tmp_path):

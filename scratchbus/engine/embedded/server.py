@@ -20,7 +20,7 @@ import hiredis
 
 from scratchbus.engine.embedded import directory as files
 from scratchbus.engine.embedded.socket import check_peer, check_socket
-from scratchbus.errors import EngineLoading, EngineNotStarted, EngineUnreachable, SettingsError
+from scratchbus.errors import EngineLoading, EngineNotStarted, EngineUnreachable, InvalidURL, SettingsError, shown
 
 _REPLY_TIMEOUT = 5.0  # seconds within which a running server must reply
 _FSYNC_CHOICES = ("always", "everysec", "no")
@@ -66,11 +66,20 @@ def find_running(directory: Path | str) -> EmbeddedEngine | None:
 
 
 def directory_of(url: str | None = None, home: Path | None = None) -> Path | None:
-    """Return the directory of the embedded engine that a URL or settings name; None for any other engine."""
+    """Return the directory of the embedded engine that a URL or settings name; None for any other engine.
+
+    Raises InvalidURL for a text that cannot be a path.
+    """
     scheme, _, path = (url or "embedded:").partition(":")
     if scheme.lower() != "embedded":
         return None
-    return Path(path.removeprefix("//") or home or default_directory()).expanduser()
+    directory = Path(path.removeprefix("//") or home or default_directory())
+    try:
+        if b"\0" in os.fsencode(directory):
+            raise ValueError("it contains a null character")
+        return directory.expanduser()
+    except (RuntimeError, ValueError) as problem:  # of an unknown user; UnicodeError is a ValueError
+        raise InvalidURL(f"url: {shown(str(directory))} is not a directory's path: {problem}") from None
 
 
 def ensure_running(
