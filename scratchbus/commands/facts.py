@@ -36,6 +36,7 @@ from scratchbus.domain.values import MAX_BYTES, check_confidence
 from scratchbus.engine.steps import Step, Wrote
 from scratchbus.errors import Conflict, InvalidField, InvalidInput, NotFound, VersionConflict, shown
 from scratchbus.eventlog.append import append
+from scratchbus.eventlog.ids import bound_of
 from scratchbus.eventlog.writes import MAX_BATCH, NEVER
 from scratchbus.projections.facts import PREFIX, evolve
 from scratchbus.readmodel.history import known_events, read_events
@@ -124,7 +125,10 @@ def assert_all(core: Core, page: str, commands: Sequence[AssertFact], occasion: 
         try:
             events.append(command.decide(occasion, relations, nth_suffix(index)))
         except InvalidInput as error:
-            raise name_item(error, index, len(commands)) from None
+            earlier = yield from _earlier_facts(core, occasion)
+            if earlier is None:
+                raise name_item(error, index, len(commands)) from None
+            return earlier
     refusal = yield from _check_evidence(core, page, [id for command in commands for id in command.evidence])
     facts: list[Fact] = []
     for at in range(0, len(events), MAX_BATCH):
@@ -144,6 +148,17 @@ def assert_all(core: Core, page: str, commands: Sequence[AssertFact], occasion: 
         yield Wrote(occasion.event_id, facts[0].position)
         yield from ask_about(core, page, facts)
     return facts
+
+
+def _earlier_facts(core: Core, occasion: Occasion) -> Step[list[Fact] | None]:
+    """Return the facts of an earlier attempt of an assertion that is refused by now; None if there was none."""
+    if bound_of(occasion.event_id) is not None:
+        return None  # it has no digest that distinguishes it from another write
+    first = yield from earlier_attempt(core, occasion, PREFIX)
+    if first is None:
+        return None
+    events = yield from _events_of_batch(core, first[0], occasion.event_id)
+    return [cast(Fact, evolve(None, event)) for event in events]
 
 
 def name_item(error: InvalidInput, index: int, total: int) -> InvalidInput:
@@ -211,18 +226,18 @@ def not_same_as(core: Core, page: str, one: str, other: str, reason: str, event_
             positions = [row.position for row in appended.written] or appended.recalled
     yield Wrote(occasion.event_id, positions[0])
     yield from settle_contests(core, page)
-    ids = yield from _subjects_of_batch(core, positions[0], occasion.event_id)
+    ids = [event.subject for event in (yield from _events_of_batch(core, positions[0], occasion.event_id))]
     return (yield from read_facts(core, page, None, lambda known: known.facts(ids)))
 
 
-def _subjects_of_batch(core: Core, first: Position, event_id: str) -> Step[list[str]]:
-    """Return the subjects of a batch of events about facts, given the position and the id of its first event."""
-    events = yield from known_events(core.log, [first])
+def _events_of_batch(core: Core, first: Position, event_id: str) -> Step[list[Event]]:
+    """Return the events of a batch about facts, given the position and the id of its first event."""
+    events: list[Event] = list((yield from known_events(core.log, [first])))
     while following := (yield from read_events(core.log, [first._replace(seq=first.seq + len(events))])):
         if following[0].id != f"{event_id}/{len(events)}":
             break
         events += following
-    return [event.subject for event in events]
+    return events
 
 
 def _joined_directly(core: Core, page: str, one: str, other: str) -> Step[list[Fact]]:

@@ -10,6 +10,7 @@ from unittest.mock import Mock
 import pytest
 
 from scratchbus import AsyncBus, Bus, Facts, NewObservation
+from scratchbus.commands import execution
 from scratchbus.commands.contested_facts import CONTEST
 from scratchbus.domain.registry_yaml import parse_registry
 from scratchbus.errors import (
@@ -117,6 +118,27 @@ def test_a_retry_returns_a_fact_whose_evidence_was_refuted_since(facts, bus):
     assert facts.assert_fact("Ann", "works_on", "Project A", evidence=[seen.id], event_id="mine") == first
     with pytest.raises(InvalidField, match="was refuted"):
         facts.assert_fact("Ann", "works_on", "Project A", evidence=[seen.id], event_id="another")
+
+
+def test_a_retry_returns_a_fact_that_has_ended_since(facts, monkeypatch):
+    end = datetime.now(UTC) + timedelta(hours=1)
+    given = {"relation": "works_on", "object": "Project A", "invalid_at": end}
+    first = facts.assert_fact("Ann", **given, event_id="mine")
+    many = facts.ingest("x", lambda _: [("Ann", "uses", "Go"), ("Ann", "uses", "Rust")], event_id="text")
+
+    class Later(datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return end + timedelta(hours=1)
+
+    monkeypatch.setattr(execution, "datetime", Later)
+    assert facts.assert_fact("Ann", **given, event_id="mine") == first
+    assert facts.ingest("x", lambda _: [("Ann", "unheard_of", "Go")], event_id="text") == many
+    for subject, event_id in (("Ann", "another"), ("Ann", None)):
+        with pytest.raises(InvalidField, match="is not after now"):
+            facts.assert_fact(subject, **given, event_id=event_id)
+    with pytest.raises(EventIdReused):
+        facts.assert_fact("Bob", **given, event_id="mine")
 
 
 # -- queries -----------------------------------------------------------------------------------------------------------
