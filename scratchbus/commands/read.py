@@ -158,6 +158,7 @@ def list_all(
         yield from check_statuses(core, "status", wanted.status)
     below = None
     if isinstance(after, Observation):
+        check_on_page(after, page.page)
         below = after.added_seq
     elif isinstance(after, Position):
         below = after.seq
@@ -167,6 +168,12 @@ def list_all(
         if below is None:
             raise NotFound(f"after: there is no {id} on page {page.page!r}; pass the last item of the page before")
     return (yield from page.search(wanted, limit, below))
+
+
+def check_on_page(after: Observation, page: str) -> None:
+    """Raise NotFound for an observation of another page: lists are ordered within a page."""
+    if after.page != page:
+        raise NotFound(f"after: {after.id} is on page {after.page!r}, not {page!r}; pass the last item of this page")
 
 
 def count_all(page: Reads) -> Step[PageCounts]:

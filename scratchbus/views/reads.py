@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Unpack
 
 from scratchbus.commands.observations import no_status, statuses_of
+from scratchbus.commands.read import check_on_page
 from scratchbus.domain.checks import check_limit
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import BusPosition, Position
@@ -126,6 +127,7 @@ class ViewReads:
         if after is None:
             return None
         if isinstance(after, Observation):
+            check_on_page(after, self.page)
             return after.added_seq
         if isinstance(after, Position):
             return after.seq

@@ -268,6 +268,13 @@ def test_additions_do_not_shift_list_pages(mixed):
     assert [one.id for one in mixed.list(after=first[-1])] == [one.id for one in mixed.list()][7:]
 
 
+def test_after_refuses_an_observation_of_another_page(bus, mixed):
+    other = bus.page("elsewhere").add("observation", "x")
+    for call in (mixed.list, mixed.count):
+        with pytest.raises(NotFound, match=r"after: .* is on page 'elsewhere'"):
+            call(after=other)
+
+
 def test_after_accepts_a_cleared_observation(mixed):
     whole = mixed.list()
     resolved = next(one for one in whole if one.status == "resolved")
