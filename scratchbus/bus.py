@@ -559,11 +559,17 @@ class Bus(Memories):
 
     def close(self) -> None:
         """Close the connections; from then on every operation, including waiting ones, raises BusClosed."""
-        if "_live_pages" in vars(self):
-            self._live_pages.close()
-        self.keeper.close()
-        self._engine.close()
-        self.feeds.close()
+        try:
+            if "_live_pages" in vars(self):
+                self._live_pages.close()
+        finally:  # also if the caller is cancelled meanwhile: nobody else can close the rest
+            try:
+                self.keeper.close()
+            finally:
+                try:
+                    self._engine.close()
+                finally:
+                    self.feeds.close()
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.settings.bus!r} at {self._opened.target.shown}, source {self.core.by!r}>"

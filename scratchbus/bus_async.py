@@ -591,11 +591,17 @@ class AsyncBus(AsyncMemories):
 
     async def close(self) -> None:
         """Close the connections; from then on every operation, including waiting ones, raises BusClosed."""
-        if "_live_pages" in vars(self):
-            await self._live_pages.close()
-        await self.keeper.close()
-        await self._engine.close()
-        await self.feeds.close()
+        try:
+            if "_live_pages" in vars(self):
+                await self._live_pages.close()
+        finally:  # also if the caller is cancelled meanwhile: nobody else can close the rest
+            try:
+                await self.keeper.close()
+            finally:
+                try:
+                    await self._engine.close()
+                finally:
+                    await self.feeds.close()
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.settings.bus!r} at {self._opened.target.shown}, source {self.core.by!r}>"

@@ -9,7 +9,15 @@ import pytest
 
 from scratchbus import AsyncBus, Event, NewObservation
 from scratchbus.domain.events import Added
-from scratchbus.errors import Claimed, EngineUnreachable, InvalidField, LogRewound, UnknownType, VersionConflict
+from scratchbus.errors import (
+    BusClosed,
+    Claimed,
+    EngineUnreachable,
+    InvalidField,
+    LogRewound,
+    UnknownType,
+    VersionConflict,
+)
 from scratchbus.eventlog import tail_readers
 from tests.inspection import assert_sound, forget
 from tests.waiting import PATIENCE
@@ -211,6 +219,18 @@ async def test_cancelled_call_does_not_affect_the_next(abus):
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         assert [one.content for one in await page.list()] == ["first"]
+
+
+async def test_cancelled_close_closes_the_connections(abus, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(abus.keeper, "close", lambda: asyncio.sleep(60))
+        closing = asyncio.create_task(abus.close())
+        await asyncio.sleep(0)
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+    with pytest.raises(BusClosed):
+        await abus.page().list()
 
 
 async def test_follower_of_a_flushed_log_raises(abus, connect, monkeypatch):
