@@ -65,7 +65,7 @@ class Update(Command):
         if fields:
             schedule = Rescheduled({}, frozenset())
             if before is not None and not FIELDS.isdisjoint(fields):
-                schedule = rescheduled(self.changes, before, kind, occasion)
+                schedule = rescheduled(self.changes | fields, before, kind, occasion)
                 fields |= schedule.fields
             elif fields.get("every", "") is None:  # no update that succeeded had that, so it is no retry of one
                 raise InvalidField("every", f"cannot be None; leave it out, or archive {self.id} to end its recurrence")

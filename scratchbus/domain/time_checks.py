@@ -18,7 +18,7 @@ def as_time(field: str, value: object, *, ahead: bool = False) -> datetime:
 
     A text is read by `read_moment`, by the clock of this machine; the result is a `NamedMoment` unless it is ISO 8601.
     """
-    text = ""
+    text, value = "", settle(value)
     if isinstance(value, str):
         text, value = value, read_moment(value, datetime.now(UTC), ahead=ahead)
         if value is None:

@@ -288,6 +288,13 @@ def test_retry_can_repeat_a_relative_time(page, monkeypatch, field):
             page.add(**(given | {field: other}), event_id="EV-1")
 
 
+@pytest.mark.parametrize("field", ["expires_at", "remind_at", "not_before"])
+def test_an_updated_time_is_a_plain_one_to_use_again(page, field):
+    updated = getattr(page.update(page.add("observation", "x").id, **{field: "2h"}), field)
+    assert type(updated) is datetime
+    assert getattr(page.add("observation", "y", **{field: updated}, event_id="EV-1"), field) == updated
+
+
 def test_retry_of_an_update_or_a_fact_can_repeat_a_relative_time(bus, page, monkeypatch):
     kept, facts = page.add("observation", "x"), bus.facts("world")
     changed = page.update(kept.id, expires_at="2h", event_id="EV-1")
