@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from scratchbus.domain.times import read_duration
 from scratchbus.domain.values import duration_ms, millis, moment
 from scratchbus.errors import InvalidField, InvalidTTL, shown
 
@@ -37,7 +38,7 @@ def next_slot(every: str, slot: int, after: int) -> int:
 
     Raises InvalidTTL or ValueError for a text that is neither an interval nor cron.
     """
-    if len(every.split()) == _FIELDS:
+    if _is_cron(every):
         found = _cron(every).get_next_fire_time(None, moment(after + 1))
         if found is None:
             raise ValueError("it never fires")
@@ -50,10 +51,15 @@ def next_slot(every: str, slot: int, after: int) -> int:
 
 def first_slot(every: str, now: datetime, start: datetime | None) -> int:
     """Return the first slot (ms): `start`, or one interval from now; with cron, the next one, not before `start`."""
-    if len(every.split()) == _FIELDS or start is None:
+    if start is None or _is_cron(every):
         begin = millis(now if start is None else start)
         return next_slot(every, begin, begin if start is None else begin - 1)
     return millis(start)
+
+
+def _is_cron(every: str) -> bool:
+    """Return whether a text is to be read as cron. "1 hour and 30 minutes" has five words too."""
+    return len(every.split()) == _FIELDS and read_duration(every) is None
 
 
 def _cron(every: str) -> CronTrigger:

@@ -176,6 +176,12 @@ def test_slots_missed_without_an_expirer_count_as_one(bus, page, clock):
     assert page.get(kept.id).not_before == start + timedelta(hours=6)
 
 
+@pytest.mark.engines("memory")
+def test_an_interval_may_have_five_words(page):
+    kept = page.add("observation", "look", every="1 hour and 30 minutes")
+    assert timedelta(minutes=89) < kept.not_before - kept.created_at < timedelta(minutes=91)
+
+
 def test_cron_times_are_in_utc(bus, page, clock):
     kept = page.add("observation", "backup", every="0 3 * * *")
     first = kept.not_before
