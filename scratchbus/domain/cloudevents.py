@@ -111,7 +111,7 @@ def _observation(event: Any, type: str) -> dict[str, Any] | None:
     attributes = {name: value for name, value in event.items() if name not in ("data", "data_base64")}
     arguments: dict[str, Any] = {"type": type, "event_id": f"cloudevent:{named}", "source": _source(event["source"])}
     if isinstance(data, dict) and event["type"] == _OURS:
-        arguments |= {name: data[name] for name in _KEPT if data.get(name)}
+        arguments |= {name: data[name] for name in _KEPT if data.get(name) not in (None, "", [], {})}
         arguments["source"] = data.get("source") or data.get("by") or arguments["source"]
     elif data is not None:
         arguments["content"] = (

@@ -87,6 +87,7 @@ def test_an_added_event_of_another_bus_keeps_its_fields():
         "type": "risk_alert", "content": "Disk full", "tags": ["disk"], "metadata": {"n": 1}, "confidence": 0.7,
         "owner": "ops", "source": "df", "context": {"host": "a", "cloudevent": {**PLAIN, **theirs}},
     }  # fmt: skip
+    assert read(**theirs, data={**data, "confidence": 0.0})["confidence"] == 0
     assert read(**theirs, data={**data, "source": None})["source"] == "watcher"
     assert read(**theirs, data={**data, "source": None, "by": None})["source"] == "urn-scratchbus-theirs"
     assert read_cloud_events(json.dumps({**PLAIN, "type": "scratchbus.updated"})) == []
