@@ -82,8 +82,8 @@ def add(
         observation = opened.page.add(
             type,
             content_of(content),
-            evidence=opened.ids(evidence),
-            blocked_by=opened.ids(blocked_by),
+            evidence=opened.ids(evidence) or None,  # an empty list would make a retry from Python another call
+            blocked_by=opened.ids(blocked_by) or None,
             **given(**fields),
         )
         try:

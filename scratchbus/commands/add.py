@@ -12,7 +12,12 @@ from pydantic import ValidationError
 
 from scratchbus.commands.observations import left_by, recall_all
 from scratchbus.commands.references import check_blockers, check_known_ids, check_trigger
-from scratchbus.commands.retries import check_keys, digest_of_addition, earlier_additions, use_old_digests
+from scratchbus.commands.retries import (
+    append_with_old_digests,
+    check_keys,
+    digest_of_addition,
+    earlier_additions,
+)
 from scratchbus.domain.checks import check_size
 from scratchbus.domain.event import ENVELOPE
 from scratchbus.domain.given_observation import unpack_observation
@@ -119,9 +124,9 @@ def add_all(core: Core, page: str, items: Sequence[dict[str, Any]], event_id: st
     try:
         appended = yield from append(core.log, page, writes, room=room, on_full=on_full, meanwhile=meanwhile)
     except EventIdReused:
-        if not use_old_digests(page, writes, items, settings.source, batch_size):
+        if not writes[0].digest:
             raise
-        appended = yield from append(core.log, page, writes, room=room, on_full=on_full)
+        appended = yield from append_with_old_digests(core, page, writes, items, batch_size)
     if appended.recalled is not None:
         found = yield from recall_all(core, page, appended.recalled)
         check_keys(writes, found)

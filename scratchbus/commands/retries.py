@@ -8,52 +8,48 @@ from typing import Any, cast
 from scratchbus.commands.observations import recall_all
 from scratchbus.domain.digest import digest_of
 from scratchbus.domain.event import Event
-from scratchbus.domain.models import default_of
 from scratchbus.domain.observation import Observation
-from scratchbus.domain.observation_models import GUARDS, ObservationFields
+from scratchbus.domain.observation_models import GUARDS
 from scratchbus.domain.page_events import Added
 from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Step
 from scratchbus.errors import Conflict, EventIdReused
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.ids import bound_of, new_id
-from scratchbus.eventlog.writes import NEVER, Op, Write
+from scratchbus.eventlog.writes import NEVER, Appended, Op, Write
 from scratchbus.readmodel.history import known_events
 from scratchbus.readmodel.scope import Core
 
-_DEFAULTS = {
-    name: default_of(field)
-    for name, field in ObservationFields.model_fields.items()
-    if not field.is_required() and name != "status"  # a type has its own
-}
+_OLD_DEFAULTS: tuple[dict[str, Any], ...] = ({}, {"evidence": [], "blocked_by": []})
+"""The arguments that older versions added to those of a caller: none, or those of the command line."""
 
 
 def digest_of_addition(page: str, arguments: Mapping[str, Any], by: str | None, batch_size: int) -> str:
     """Return the digest of checked arguments; `by` is the identity of the bus, if it has one.
 
-    A default value counts as not given, and the source of a bus as its identity: the command line gives some that
-    programs leave out.
+    It is the same whether a source is given to the bus, to the addition, or to both.
     """
-    given = {
-        name: value
-        for name, value in arguments.items()
-        if name not in GUARDS and not (name in _DEFAULTS and value == _DEFAULTS[name])
-    }
+    given = {name: value for name, value in arguments.items() if name not in GUARDS}
     source = given.pop("source", by)
     if by is not None and source != by:
         given["source"] = source
     return digest_of("add", page, given, by or source, batch_size)
 
 
-def use_old_digests(
-    page: str, writes: Sequence[Write], items: Sequence[Mapping[str, Any]], by: str | None, batch_size: int
-) -> bool:
-    """Give additions their digests as older versions made them, with default values; return whether they have any."""
-    for write, arguments in zip(writes, items, strict=True):
-        if write.digest:
-            given = {name: value for name, value in arguments.items() if name not in GUARDS}
-            write.digest = digest_of("add", page, given, by, batch_size)
-    return bool(writes[0].digest)
+def append_with_old_digests(
+    core: Core, page: str, writes: list[Write], items: Sequence[Mapping[str, Any]], batch_size: int
+) -> Step[Appended]:
+    """Append additions under their digests as older versions made them. Raises EventIdReused."""
+    settings, error = core.settings, EventIdReused(writes[0].event.id)
+    for defaults in _OLD_DEFAULTS:
+        for write, arguments in zip(writes, items, strict=True):
+            given = defaults | {name: value for name, value in arguments.items() if name not in GUARDS}
+            write.digest = digest_of("add", page, given, settings.source, batch_size)
+        try:
+            return (yield from append(core.log, page, writes, room=settings.max_observations, on_full=settings.on_full))
+        except EventIdReused as reused:
+            error = reused
+    raise error
 
 
 def check_keys(writes: Sequence[Write], found: Sequence[Observation]) -> None:

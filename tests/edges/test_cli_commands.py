@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from scratchbus import Page
+from scratchbus import Bus, Page
 from scratchbus.cli.invocation import Invocation
 from scratchbus.errors import EngineError
 from scratchbus.settings import shipped
@@ -144,6 +144,14 @@ def test_repeats_of_a_dedupe_key_are_counted(cli: Cli):
 def test_a_retry_with_the_same_event_id_adds_nothing(cli: Cli):
     assert cli.add("once", "--event-id", "e1") == cli.add("once", "--event-id", "e1")
     assert len(cli.json("list").documents) == 1
+
+
+def test_a_program_can_retry_an_addition_of_the_command_line(cli: Cli):
+    id = cli.add("once", "--event-id", "from-either", "--tag", "t")
+    with Bus.connect(source="test") as bus, Bus.connect() as anonymous:
+        again = bus.page(cli.page).add("observation", "once", tags=["t"], event_id="from-either")
+        also = anonymous.page(cli.page).add("observation", "once", source="test", tags=["t"], event_id="from-either")
+    assert (again.id, also.id) == (id, id)
 
 
 def test_add_reads_content_from_standard_input(cli: Cli):
