@@ -20,7 +20,7 @@ from pydantic import BaseModel
 from scratchbus.archive.archive_reader import Archive
 from scratchbus.archive.catalog import SegmentCatalog
 from scratchbus.archive.erasure import not_yet_erased
-from scratchbus.archive.manifest import FILES, Manifest, number_of
+from scratchbus.archive.manifest import FILES, EventRef, Manifest, number_of
 from scratchbus.archive.segment import SegmentBuilder
 from scratchbus.archive.segment_builders import segment_builders
 from scratchbus.archive.stores import NOT_SET
@@ -41,7 +41,7 @@ from scratchbus.eventlog.consumers import drop_idle
 from scratchbus.eventlog.gaps import erased_between
 from scratchbus.eventlog.keys import ShardKeys
 from scratchbus.eventlog.lag import end_of
-from scratchbus.eventlog.raw_entries import entry_id, entry_position
+from scratchbus.eventlog.raw_entries import RawEntry, entry_id, entry_position
 from scratchbus.eventlog.trim import Archiving
 from scratchbus.readmodel.catch_up import catch_up
 from scratchbus.readmodel.scope import Core, Host
@@ -208,10 +208,17 @@ class _LogArchiver:
         if last is None:
             return
         end = last.chain.last
-        tail, found = self._bus.converse(
-            ask_all(self._shard, [("GET", self._keys.tail), ("XRANGE", self._keys.log, end.at, end.at)])
+        tail, before, after = self._bus.converse(
+            ask_all(
+                self._shard,
+                [
+                    ("GET", self._keys.tail),
+                    ("XREVRANGE", self._keys.log, end.at, "-", "COUNT", 1),
+                    ("XRANGE", self._keys.log, f"({end.at}", "+", "COUNT", 1),
+                ],
+            )
         )
-        if end_of(tail, self._shard).seq < end.seq or (found and entry_id(found[0]) != end.id):
+        if end_of(tail, self._shard).seq < end.seq or not all(_is_beside(entry, end) for entry in [*before, *after]):
             raise ArchiveForeign(
                 f"{catalog.where} ends at {end.at}, an event that the log of shard {self._shard} does not have; the log"
                 " was rewound or restored from an older backup: set archive_url to a new location for it"
@@ -263,3 +270,11 @@ class _LogArchiver:
             if manifest is None or name not in manifest.names:
                 self._bus.converse(self._lease.keep())
                 catalog.store.delete(catalog.folder + name)
+
+
+def _is_beside(entry: RawEntry, end: EventRef) -> bool:
+    """Return whether a log may have both an entry and this event: its numbers grow with time."""
+    position, at = entry_position(entry, 0), end.position
+    if position == at:
+        return entry_id(entry) == end.id
+    return position.seq != at.seq and (position.seq < at.seq) == (position < at)

@@ -802,6 +802,23 @@ def test_log_rewound_behind_its_archive_is_refused(bus, directory):
 
 
 @pytest.mark.damages_the_log
+def test_log_that_grew_past_its_archive_after_a_rewind_is_refused(bus, directory):
+    send(bus, "SET", bus.core.log.keys(0).cursor("reminders"), ",".join("1-3" for _ in range(bus.core.log.shards)))
+    fill(bus, 10)
+    saved = {key: send(bus, "DUMP", key) for key in send(bus, "KEYS", f"{{{bus.core.log.bus}:*")}
+    fill(bus, 10)
+    archive(bus)
+    before = names(directory)
+    forget(bus)
+    for key, value in saved.items():
+        send(bus, "RESTORE", key, 0, value)
+    fill(bus, 40)
+    with pytest.raises(ArchiveForeign, match="was rewound or restored from an older backup"):
+        archive(bus)
+    assert names(directory) == before
+
+
+@pytest.mark.damages_the_log
 def test_archive_without_the_trimmed_events_is_refused(connect, bus, directory):
     fill(bus)
     archive(bus)
