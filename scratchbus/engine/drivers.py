@@ -151,6 +151,8 @@ class Engine(Pool):
         try:
             return self._converse(link, commands, joint, sent)
         except (redis_errors.RedisError, OSError):
+            if not link.is_open:
+                self._close_idle(server)
             raise
         except BaseException:
             link.close()  # its reply may still be on the way

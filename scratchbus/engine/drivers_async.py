@@ -211,6 +211,8 @@ class AsyncEngine(AsyncPool):
         try:
             return await self._converse(link, commands, joint, sent)
         except (redis_errors.RedisError, OSError):
+            if not link.is_open:
+                self._close_idle(server)
             raise
         except BaseException:
             link.close()  # its reply may still be on the way

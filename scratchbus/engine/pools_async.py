@@ -152,6 +152,15 @@ class AsyncPool:
             await link.aclose()
         # end
 
+    def _close_idle(self, server: Address) -> None:
+        """Close the idle connections to a server that closed another: after a restart, they are all dead.
+
+        Each one would cost a call one of its tries.
+        """
+        with suppress(IndexError):  # another thread may have taken the last one
+            while True:
+                self._idle[server].pop().close()
+
     async def break_off(self) -> None:
         """Close at once; calls that other tasks wait for raise BusClosed. Only for engines that only read."""
         self._is_closed = True

@@ -304,3 +304,22 @@ def test_an_error_among_replies_does_not_shift_later_ones() -> None:
         busy[0] = False
         assert driver.run(ask_all(0, commands)) == [b"one", b"two", b"three"]
         driver.close()
+
+
+def test_the_first_read_after_a_restart_succeeds_whatever_connections_there_were(
+    new_server: Callable[..., Server],
+) -> None:
+    server = new_server(**DURABLE)
+    with Bus.connect(server.url, source="tester") as bus:
+        added = bus.page().add("observation", "before")
+        threads = [threading.Thread(target=bus.page().list) for _ in range(8)]
+        server.pause()
+        for thread in threads:
+            thread.start()
+        eventually(lambda: len(bus._engine._busy) == len(threads))
+        server.go_on()
+        for thread in threads:
+            thread.join(30)
+        server.kill()
+        server.start()
+        assert bus.page().list() == [added]
