@@ -168,6 +168,14 @@ class Archive:
             found = bisect_right(range(first, last + 1), ms, key=lambda seq: self._time(catalog, manifest, seq))
             return Position(self._time(catalog, manifest, first + found - 1), first + found - 1, shard)
 
+    def reaches(self, shard: int, origin: str, position: Position) -> bool:
+        """Return whether the archive has a segment that ends at or after a position."""
+        with self._lock:
+            catalog = self.catalog(shard, origin)
+            catalog.refresh()
+            last = catalog.last()
+        return last is not None and last.chain.last.seq >= position.seq
+
     def _next(self, catalog: SegmentCatalog, after: Position, until: Position) -> Manifest:
         """Return the manifest of the segment that has the first event after a position."""
         if after.seq or not after.ms:

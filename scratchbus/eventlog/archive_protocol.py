@@ -87,3 +87,7 @@ class LogArchive(Protocol):
     def last_until(self, shard: int, origin: str, ms: int) -> Position:
         """Return the position of the last archived event up to a millisecond; the start if there is none."""
         ...
+
+    def reaches(self, shard: int, origin: str, position: Position) -> bool:
+        """Return whether the archive has a segment that ends at or after a position."""
+        ...

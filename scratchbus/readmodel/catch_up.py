@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,7 +16,6 @@ from scratchbus.domain.position import START, Position
 from scratchbus.engine.retry_limits import JITTER
 from scratchbus.engine.steps import Pause, Step, ask, ask_all
 from scratchbus.errors import InvalidPosition, LogError, LogRewound, PositionLost
-from scratchbus.eventlog import paged_out
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import (
     Checkpoint,
@@ -35,10 +34,11 @@ from scratchbus.eventlog.log_reader import CHUNK, Chunk, LogReader
 from scratchbus.eventlog.raw_entries import RawEntry, entry_fields, entry_id, entry_position, text_of
 from scratchbus.projections import scratch_page
 from scratchbus.projections.projection import Store
-from scratchbus.projections.subjects import is_remembered, projection_of
+from scratchbus.projections.subjects import projection_of
 from scratchbus.readmodel.additions import PageAdditions, split_additions
 from scratchbus.readmodel.commits import Commits, Folded, FoldStep
 from scratchbus.readmodel.fold import Fold, needed
+from scratchbus.readmodel.paging_in import page_in
 from scratchbus.readmodel.state_commands import commands
 from scratchbus.telemetry import tracing
 from scratchbus.telemetry.logs import stderr_logger
@@ -53,7 +53,6 @@ _MAX_REFUSED = 20
 """How often in a row the engine may refuse a commit since its log lacks the events; a failover may cause one."""
 
 _POLL = 0.02  # seconds
-_UNKNOWN = object()
 _TRACEPARENT = re.compile(rb'"traceparent":"([0-9a-f-]{55})"')
 
 logger = stderr_logger()
@@ -291,29 +290,3 @@ def load_documents(log: Log, fold: Fold, wanted: dict[str, list[str]], checkpoin
     if checkpoint.is_paged and (yield from page_in(log, fold, wanted, checkpoint.build)):
         current = yield from ask(keys.shard, "GET", key)
     return text_of(current or b"") == str(checkpoint)
-
-
-def page_in(log: Log, fold: Fold, wanted: Mapping[str, Sequence[str]], build: int) -> Step[bool]:
-    """Fold those of these documents again that are paged out; return whether any were searched for.
-
-    The fold treats them as new, so that they are stored again with all their indexes. Raises PositionLost if their
-    events are in an archive that cannot be read.
-    """
-    has_searched = False
-    for page, subjects in wanted.items():
-        missing = [
-            subject
-            for subject in subjects
-            if not is_remembered(subject) and fold.documents.get((page, subject), _UNKNOWN) is None
-        ]
-        if not missing:
-            continue
-        has_searched = True
-        index = yield from paged_out.read_index(log, log.keys(fold.shard).page(page, build), fold.shard, missing)
-        entries = {id: entry for id in missing if (entry := index.find(id)) is not None}
-        for document in (yield from paged_out.rebuild(log, fold.shard, list(entries.values()))):
-            fold.documents[page, document.id] = document
-        for id, entry in entries.items():  # an erased one is removed too
-            index.remove(id, entry)
-        fold.paged_in += index.commands()
-    return has_searched

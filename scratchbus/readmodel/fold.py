@@ -80,7 +80,7 @@ class Fold:
                 self.documents[key], reason = damage(before, item.ms, item.seq), reason_of(error)
             if item.kind == "session_ended" and is_over(item):
                 self._empty(key)
-        reason = reason or self.unreadable.pop(key, "")
+        reason = self.unreadable.pop(key, "") or reason
         if reason:
             self.rejected.append((entry, reason))
 

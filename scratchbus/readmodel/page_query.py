@@ -29,10 +29,10 @@ from scratchbus.projections import scratch_page
 from scratchbus.projections.projection import Store
 from scratchbus.projections.scratch_page import by_priority, is_active
 from scratchbus.projections.stored_observation import AnyObservation
-from scratchbus.readmodel.catch_up import page_in
 from scratchbus.readmodel.fold import Fold, needed
 from scratchbus.readmodel.local_fold import LocalFold, fold_or_commit
 from scratchbus.readmodel.page_cache import MAX_BYTES, MAX_FOLDS, MAX_READS, NO_FOLD, NO_READ, CachedFold, CachedRead
+from scratchbus.readmodel.paging_in import page_in
 from scratchbus.readmodel.query_script import query_script
 
 KeysOf = Callable[[PageKeys], Iterable[str]]

@@ -12,7 +12,7 @@ import pytest
 
 from scratchbus import Bus, NewObservation
 from scratchbus.domain.events import StatusChanged
-from scratchbus.errors import BusClosed, CodeTooOld, InvalidTransition, NotFound, PositionLost
+from scratchbus.errors import ArchiveDamaged, BusClosed, CodeTooOld, InvalidTransition, NotFound, PositionLost
 from scratchbus.eventlog import index_entries as index_of
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key, read_checkpoint
@@ -356,6 +356,52 @@ def test_a_damaged_archive_does_not_stop_paging_out(connect, bus, tmp_path):
     page.archive(late.id)
     assert page_all_out(other) == 1
     assert {id for _, id in documents(other)} == {one.id for one in old}
+
+
+@pytest.fixture
+def linked(bus, tmp_path):
+    """A paged-out observation of a page, linked by a process that has its damaged segment in memory."""
+    page = bus.page("main")
+    old = page.add("observation", "old")
+    page.archive(old.id)
+    for n in range(12):
+        page.add("observation", f"open {n}")
+    archive(bus)
+    assert page_all_out(bus) == 1
+    archive(bus)
+    page.get(old.id)
+    segments = [(file, file.read_bytes()) for file in (tmp_path / "archive").rglob("*.jsonl.zst")]
+    for file, _ in segments:
+        file.write_bytes(b"damaged")
+    page.link(old.id, "goal-1")
+    return old, segments
+
+
+def test_an_event_about_an_observation_in_a_damaged_segment_is_set_aside_until_a_rebuild(connect, linked, tmp_path):
+    old, segments = linked
+    other = connect("other", archive_url=tmp_path / "archive")
+    page = other.page("main")
+    page.add("observation", "late")
+    assert len(page.active()) == 13
+    project(other)
+    assert sum(shard.rejected for shard in other.status().shards) == 1
+    ((_, fields),) = send(other, "XRANGE", names_of(other).rejected, "-", "+")
+    assert b"restore it from a copy of the archive" in b"".join(fields)
+    with pytest.raises(ArchiveDamaged):
+        page.get(old.id)
+    for file, content in segments:
+        file.write_bytes(content)
+    assert {finding.kind for finding in other.verify().findings} >= {"rejected"}
+    other.rebuild()
+    assert page.get(old.id).links == ["goal-1"]
+    assert other.verify().findings == []
+
+
+def test_an_archive_that_is_not_that_of_the_log_stops_the_projection(connect, linked, tmp_path):
+    other = connect("other", archive_url=tmp_path / "another")
+    with pytest.raises(ArchiveDamaged, match=r"set archive_url|it is missing"):
+        project(other)
+    assert not any(shard.rejected for shard in other.status().shards)
 
 
 def page_out_once_after(monkeypatch, bus, owner, name, before=lambda: None):
