@@ -30,6 +30,12 @@ Drive = Callable[[Step[Any]], Any]
 AsyncDrive = Callable[[Step[Any]], Awaitable[Any]]
 
 
+_beginning = threading.Lock()
+"""Held while queues are emptied: a job that another thread has just queued would never be done."""
+
+os.register_at_fork(before=_beginning.acquire, after_in_parent=_beginning.release, after_in_child=_beginning.release)
+
+
 class _QueuedJob(NamedTuple):
     """A job, and the future that its caller waits for."""
 
@@ -78,8 +84,8 @@ class Queues:
 
     def _join(self, queued: Queued, user: object) -> Future[Any] | None:
         """Queue a job and return its future; if the queue was idle, return None: the caller does it."""
-        if self._user != user:  # a forked child, or another event loop: the old workers are gone
-            self._user, self._lock, self._waiting, self._tasks = user, threading.Lock(), {}, set()
+        if self._user != user:
+            self._begin(user)
         with self._lock:
             queue = self._waiting.get(queued.key)
             if queue is None:
@@ -88,6 +94,13 @@ class Queues:
             job = _QueuedJob(queued.job, futures.Future())
             queue.append(job)
         return job.future
+
+    def _begin(self, user: object) -> None:
+        """Begin with empty queues in a forked child, or another event loop: the old workers are gone."""
+        with _beginning:
+            if self._user != user:
+                self._lock, self._waiting, self._tasks = threading.Lock(), {}, set()
+                self._user = user  # last, since others look at it without the lock
 
     def _has_more(self, key: Hashable) -> bool:
         """Return whether jobs are waiting; if not, mark the queue as idle."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -13,9 +13,12 @@ import pytest
 
 from scratchbus import AsyncBus, Bus, ItemChange, because
 from scratchbus.commands import items
+from scratchbus.engine.queues import Queues
+from scratchbus.engine.steps import Queued, Step
 from scratchbus.errors import BusClosed, EngineUnreachable, EventIdReused, InvalidField, SessionOver
 from scratchbus.eventlog.append import append
 from tests.engines import ONE, Engine
+from tests.waiting import eventually
 
 MANY = 500
 BOUND = 2.0  # seconds
@@ -333,3 +336,52 @@ async def test_concurrent_writes_succeed_or_fail_separately(open_async, monkeypa
         assert results[0] == 700
         assert isinstance(results[1], EngineUnreachable)
         assert len((await store.read()).search((), limit=10_000)) == 702
+
+
+class _LateLook:
+    """The user of unused queues, as a thread sees it that is interrupted after it has looked."""
+
+    def __init__(self) -> None:
+        self.looked, self.go_on = threading.Event(), threading.Event()
+
+    def __ne__(self, other: object) -> bool:
+        if threading.current_thread().name == "late":
+            self.looked.set()
+            self.go_on.wait(30)
+        return True
+
+
+def test_a_thread_that_is_late_to_begin_loses_no_job_of_others():
+    queues, entered, finish = Queues(), threading.Event(), threading.Event()
+    queues._user = stale = _LateLook()
+    results = []
+
+    def work(jobs: Sequence[str]) -> Step[Sequence[str]]:
+        yield from ()
+        if "first" in jobs:
+            entered.set()
+            finish.wait(30)
+        return jobs
+
+    def drive(conversation: Step[Any]) -> Any:
+        with pytest.raises(StopIteration) as stopped:
+            next(conversation)
+        return stopped.value.value
+
+    def run(job: str) -> None:
+        results.append(queues.run(Queued(queues, "key", job, work), drive))
+
+    threads = [threading.Thread(target=run, args=(name,), name=name, daemon=True) for name in ("late", "first", "next")]
+    late, first, following = threads
+    late.start()
+    assert stale.looked.wait(30)
+    first.start()
+    assert entered.wait(30)
+    following.start()
+    eventually(lambda: queues._waiting["key"])
+    stale.go_on.set()
+    eventually(lambda: results or len(queues._waiting["key"]) == 2)
+    finish.set()
+    for thread in threads:
+        thread.join(5)
+    assert sorted(results) == ["first", "late", "next"]
