@@ -225,3 +225,19 @@ def test_libraries_log_json_from_warnings_up():
     (line,) = map(json.loads, ran.stderr.decode().splitlines())
     assert (line["event"], line["level"], line["daemon"]) == ("Job sweep failed", "error", "expirer")
     assert "ZeroDivisionError" in line["exception"]
+
+
+@pytest.mark.parametrize("stderr", ["None", "open('/dev/full', 'w')", "open(os.devnull)", "closed"])
+def test_a_line_that_cannot_be_logged_stops_no_work(stderr):
+    """As where stderr was closed by the parent, is a broken pipe, or a file on a full disk."""
+    program = f"""
+import os, sys
+from scratchbus.telemetry.logs import stderr_logger
+closed = open(os.devnull, "w")
+closed.close()
+sys.stderr = {stderr}
+stderr_logger().warning("lost")
+print("done")
+"""
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert found.stdout == "done\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
@@ -11,10 +12,16 @@ _preparations: list[Callable[[], None]] = []
 
 
 class _Stderr:
-    """Writes rendered lines to stderr; structlog's default is stdout, which belongs to the program."""
+    """Writes rendered lines to stderr; structlog's default is stdout, which belongs to the program.
+
+    A line that cannot be written is lost: stderr may be closed, a broken pipe, or a file on a full disk, and what logs
+    must go on with its work.
+    """
 
     def msg(self, message: str) -> None:
-        sys.stderr.write(message + "\n")
+        with suppress(OSError, ValueError):
+            if sys.stderr is not None:
+                sys.stderr.write(message + "\n")
 
     debug = info = warning = error = critical = exception = msg
 
