@@ -227,7 +227,7 @@ def test_libraries_log_json_from_warnings_up():
     assert "ZeroDivisionError" in line["exception"]
 
 
-@pytest.mark.parametrize("stderr", ["None", "open('/dev/full', 'w')", "open(os.devnull)", "closed"])
+@pytest.mark.parametrize("stderr", ["None", "open('/dev/full', 'w', 1)", "open(os.devnull)", "closed"])
 def test_a_line_that_cannot_be_logged_stops_no_work(stderr):
     """As where stderr was closed by the parent, is a broken pipe, or a file on a full disk."""
     program = f"""
