@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator
+from itertools import groupby
 
 from scratchbus.archive.blocks import pack
 from scratchbus.archive.catalog import SegmentCatalog
@@ -16,7 +17,10 @@ def not_yet_erased(catalog: SegmentCatalog, seqs: Collection[int]) -> list[int]:
     """Return the events among these that are archived and not yet erased. Raises ArchiveDamaged or ArchiveForeign."""
     last = catalog.last()
     end = last.chain.last.seq if last is not None else 0
-    return [seq for seq in seqs if seq <= end and seq not in catalog.manifest_with(seq).files.erased]
+    found: list[int] = []
+    for manifest, in_segment in groupby(sorted(seq for seq in seqs if seq <= end), catalog.manifest_with):
+        found += set(in_segment).difference(manifest.files.erased)
+    return found
 
 
 def erase_events(catalog: SegmentCatalog, seqs: Collection[int]) -> Iterator[None]:

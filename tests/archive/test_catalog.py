@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 from scratchbus.archive.archive_check import verify
 from scratchbus.archive.catalog import LRUCache, SegmentCatalog
+from scratchbus.archive.erasure import not_yet_erased
 from scratchbus.archive.manifest import Manifest
 from scratchbus.archive.stores import open_store
 
@@ -76,3 +78,19 @@ def test_a_file_that_is_named_almost_like_a_manifest_is_ignored(archive: Path, n
     catalog = SegmentCatalog(open_store(str(archive)), bus, int(folder.name), LRUCache(50), LRUCache(50))
     assert len(catalog.firsts) == 5
     assert verify(open_store(str(archive)))[0].problems == []
+
+
+@pytest.mark.alone
+def test_finding_what_is_not_yet_erased_takes_linear_time(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An archiver looks for it at each run, under its lease."""
+    catalog, count = SegmentCatalog(open_store(str(archive)), "kept", 0, LRUCache(1_000), LRUCache(1_000)), 50_000
+    last = catalog.last()
+    assert last is not None
+    end = last.chain.last.model_copy(update={"at": f"9-{count}"})
+    chain = last.chain.model_copy(update={"last": end})
+    files = last.files.model_copy(update={"erased": list(range(1, count + 1, 2))})
+    manifest = Manifest(chain, files)
+    monkeypatch.setattr(SegmentCatalog, "manifest", lambda *_: manifest)
+    begun = time.perf_counter()
+    assert sorted(not_yet_erased(catalog, range(1, count + 1))) == list(range(2, count + 1, 2))
+    assert time.perf_counter() - begun < 3.0
