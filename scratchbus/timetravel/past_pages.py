@@ -54,5 +54,5 @@ def _pages_between(log: Log, start: Position, end: Position) -> Step[set[str]]:
     found: set[str] = set()
     while cursor.position < end and (chunks := (yield from read(log, [cursor]))):
         entries = [entry for entry in chunks[0][1] if entry_position(entry, end.shard) <= end]
-        found |= {text_of(entry_fields(entry)[b"page"]) for entry in entries}
+        found |= {text_of(entry_fields(entry).get(b"page", b"")) for entry in entries}
     return found

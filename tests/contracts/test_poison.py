@@ -179,7 +179,7 @@ def test_a_subscription_resumes_after_an_entry_with_any_event_id(bus, page, id):
         assert next(deliveries).event.subject == later.id
 
 
-@pytest.mark.parametrize("missing", ["id", "subject", "kind", "type", "batch", "event"])
+@pytest.mark.parametrize("missing", ["id", "subject", "page", "kind", "type", "batch", "event"])
 def test_an_entry_with_a_missing_field_stops_no_reader(bus, page, missing):
     story = page.add("observation", "story")
     keys = keys_of(bus)
@@ -192,6 +192,7 @@ def test_an_entry_with_a_missing_field_stops_no_reader(bus, page, missing):
     send(bus, "XADD", keys.log, id, *[part for field in whole.items() for part in field])
     send(bus, "SET", keys.tail, f"{id}|{whole.get('id', '')}")
     later = page.add("observation", "later")
+    assert [each.page for each in bus.pages(at=bus.position())] == ["main"]
     for _ in range(2):
         assert [each.content for each in read_everything(bus, page)] == ["later", "story"]
         project(bus)
