@@ -42,7 +42,8 @@ class Sentinels(Failover):
                     continue
                 address = (named[0].decode(), int(named[1]))
                 if (yield from _is_master(address)):
-                    self._sentinels.sort(key=lambda each: each != sentinel)
+                    # in a new list: other threads would see an empty one while this one is sorted
+                    self._sentinels = sorted(self._sentinels, key=lambda each: each != sentinel)
                     self._master = address
                     return
                 last_problem = redis_errors.ReadOnlyError(f"{address[0]}:{address[1]} is not yet the master")

@@ -115,6 +115,19 @@ def test_a_server_that_denies_being_master_is_not_used() -> None:
         master_of(Sentinels([A], "m"), named, [[b"slave"]])
 
 
+def test_a_thread_asks_the_sentinels_while_another_sorts_them() -> None:
+    requests = []
+
+    class Interrupting(tuple[str, int]):
+        def __ne__(self, other: object) -> bool:
+            requests.append(next(sentinels.learn()))
+            return super().__ne__(other)
+
+    sentinels = Sentinels([Interrupting(A)], "m")
+    assert master_of(sentinels, [[b"127.0.0.1", b"3"]], [[b"master"]]) == C
+    assert [request.address for request in requests] == [A]
+
+
 def test_sentinels_have_their_own_user_and_password() -> None:
     hosts = read_hosts("redis+sentinel://me:m%40e@[::1]:1,two/name?db=3&sentinel_username=s&sentinel_password=p%3A")
     assert (hosts.addresses, hosts.name) == ([("::1", 1), ("two", 26379)], "name")
