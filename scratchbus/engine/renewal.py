@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
+from scratchbus.engine.forks import begins_again
 from scratchbus.telemetry.lazy import lazy
 from scratchbus.telemetry.logs import stderr_logger
 
@@ -44,9 +45,14 @@ class Keeper:
 
     def __init__(self, run: Callable[[Step[None]], Any]) -> None:
         self._run = run
+        self._closed = threading.Event()
+        self.begin_again()
+        begins_again(self)
+
+    def begin_again(self) -> None:
+        """See `Threaded`: what the parent holds is renewed there."""
         self._renewables: list[Renewable] = []
         self._lock = threading.Lock()
-        self._closed = threading.Event()
         self._is_running = False
 
     def add(self, renewable: Renewable) -> None:

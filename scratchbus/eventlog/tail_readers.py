@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from scratchbus.domain.position import Position
+from scratchbus.engine.forks import begins_again
 from scratchbus.engine.retry_limits import backoff
 from scratchbus.engine.steps import Step
 from scratchbus.engine.waits import wait_async
@@ -65,9 +66,14 @@ class Feeds:
     def __init__(self, log: Log, reader: Engine) -> None:
         self._log = log
         self._reader = reader
+        self._closed = threading.Event()
+        self.begin_again()
+        begins_again(self)
+
+    def begin_again(self) -> None:
+        """See `Threaded`."""
         self._feeds: dict[int, _TailReader] = {}
         self._lock = threading.Lock()
-        self._closed = threading.Event()
 
     def feed(self, shard: int) -> Feed:
         """Return the tail of a shard."""

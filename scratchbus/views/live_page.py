@@ -160,6 +160,10 @@ class Live:
         self._feed.leave(self)
         self._end(error)
 
+    def abandon(self, error: ScratchbusError) -> None:
+        """Raise this error in further reads by a forked child, where no thread follows the log."""
+        self.lock, self.ended = threading.Lock(), error
+
     def wake(self) -> None:
         """Wake all watchers."""
         with self.lock:

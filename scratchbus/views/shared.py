@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
+from scratchbus.engine.forks import begins_again
 from scratchbus.engine.renewal import AsyncKeeper, Keeper
 from scratchbus.engine.steps import Step
 from scratchbus.errors import BusClosed, ViewClosed
@@ -93,6 +94,14 @@ class LivePages(_Pages[threading.Lock, Keeper]):
         super().__init__(core, keeper, threading.Lock)
         self._run = run
         self._feeds = feeds
+        begins_again(self)
+
+    def begin_again(self) -> None:
+        """See `Threaded`: the views of the parent are closed."""
+        pages, self._shared, self._lock = self._shared, {}, threading.Lock()
+        for page, shared in pages.items():
+            if shared.live is not None:
+                shared.live.abandon(ViewClosed(page))
 
     def enter(self, page: str) -> Live:
         """Return the live page; its first view starts it. Raises EngineError, LogError or BusClosed."""

@@ -1,0 +1,74 @@
+"""A forked child has no threads of its parent: claims are renewed, and views follow the log, all the same."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+import traceback
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from scratchbus import Bus
+from scratchbus.errors import ViewClosed
+from tests.faults.servers import Server, embedded_binary
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # newer Pythons warn of threads
+
+
+@pytest.fixture
+def bus() -> Iterator[Bus]:
+    server = Server(embedded_binary()).start()
+    try:
+        with Bus.connect(server.url, source="t") as bus:
+            yield bus
+    finally:
+        server.close()
+
+
+def run_in_child(check: Callable[[], None]) -> None:
+    child = os.fork()
+    if child == 0:
+        signal.alarm(30)
+        try:
+            check()
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_a_forked_child_renews_its_claims(bus: Bus) -> None:
+    for number in range(2):
+        bus.page().add("observation", f"{number}")
+
+    def resolve_late() -> None:
+        with bus.work("children", ttl="1s") as jobs:
+            job = next(iter(jobs))
+            time.sleep(2.0)
+            job.resolve(reason="late, but renewed")
+
+    with bus.work("parents", ttl="1s") as jobs:
+        held = next(iter(jobs))
+        run_in_child(resolve_late)
+        held.resolve(reason="renewed by the parent")
+
+
+def test_a_view_in_a_forked_child_follows_the_log(bus: Bus) -> None:
+    page = bus.page()
+    page.add("observation", "before")
+
+    def see_the_next() -> None:
+        with pytest.raises(ViewClosed):
+            view.active()
+        with bus.view("main") as own:
+            own.wait_for(page.add("observation", "after"), timeout="10s")
+            assert len(own.active()) == 2
+
+    with bus.view("main") as view:
+        assert len(view.active()) == 1
+        run_in_child(see_the_next)
+        view.wait_for(bus.position(), timeout="10s")
+        assert len(view.active()) == 2
