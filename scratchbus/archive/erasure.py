@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterator
-from itertools import groupby
+from contextlib import suppress
 
 from scratchbus.archive.blocks import pack
 from scratchbus.archive.catalog import SegmentCatalog
 from scratchbus.archive.lines import check_line, erase_lines
 from scratchbus.archive.manifest import Manifest
 from scratchbus.archive.segment import Segment, index_of
+from scratchbus.errors import ArchiveDamaged
 
 
 def not_yet_erased(catalog: SegmentCatalog, seqs: Collection[int]) -> list[int]:
-    """Return the events among these that are archived and not yet erased. Raises ArchiveDamaged or ArchiveForeign."""
-    last = catalog.last()
-    end = last.chain.last.seq if last is not None else 0
+    """Return the events among these that are archived and not yet erased, including all of a damaged segment.
+
+    Raises ArchiveDamaged or ArchiveForeign if the last manifest cannot be read.
+    """
     found: list[int] = []
-    for manifest, in_segment in groupby(sorted(seq for seq in seqs if seq <= end), catalog.manifest_with):
-        found += set(in_segment).difference(manifest.files.erased)
+    for first, in_segment in _by_segment(catalog, seqs).items():
+        with suppress(ArchiveDamaged):  # `erase_events` reports it
+            in_segment = in_segment.difference(catalog.manifest(first).files.erased)
+        found += in_segment
     return found
 
 
@@ -27,22 +32,38 @@ def erase_events(catalog: SegmentCatalog, seqs: Collection[int]) -> Iterator[Non
     """Erase the archived events among these numbers; yield before each step that needs the lease.
 
     The rewritten files get new names, then the manifest names them, then the old ones are deleted: if this is killed in
-    between, the archive is valid, and erasing again completes it. Raises ArchiveDamaged or ArchiveUnavailable.
+    between, the archive is valid, and erasing again completes it. Raises ArchiveUnavailable, or ArchiveDamaged after
+    the other segments.
     """
     catalog.refresh()
-    last = catalog.last()
-    by_segment: dict[int, set[int]] = defaultdict(set)
-    for seq in seqs:
-        if last is not None and seq <= last.chain.last.seq:
-            by_segment[catalog.manifest_with(seq).chain.first.seq].add(seq)
-    for first, segment_seqs in by_segment.items():
+    failure: ArchiveDamaged | None = None
+    for first, in_segment in _by_segment(catalog, seqs).items():
         yield
-        manifest = catalog.manifest(first)
-        if remaining := segment_seqs - set(manifest.files.erased):
-            rewritten = _rewrite(catalog, manifest, remaining)
-            yield
-            catalog.replace(manifest, rewritten)
-        catalog.sweep(catalog.manifest(first))
+        try:
+            manifest = catalog.manifest(first)
+            within = in_segment.intersection(range(first, manifest.chain.last.seq + 1))
+            if remaining := within.difference(manifest.files.erased):
+                rewritten = _rewrite(catalog, manifest, remaining)
+                yield
+                catalog.replace(manifest, rewritten)
+            catalog.sweep(catalog.manifest(first))
+            if missing := in_segment - within:
+                catalog.manifest_with(min(missing))  # raises
+        except ArchiveDamaged as problem:
+            failure = failure or problem
+    if failure is not None:
+        raise failure
+
+
+def _by_segment(catalog: SegmentCatalog, seqs: Collection[int]) -> dict[int, set[int]]:
+    """Return the archived events among these numbers by the first event of their segment."""
+    last, firsts = catalog.last(), catalog.firsts
+    end = last.chain.last.seq if last is not None else 0
+    found: dict[int, set[int]] = defaultdict(set)
+    for seq in sorted(seqs):
+        if seq <= end:
+            found[firsts[max(0, bisect_right(firsts, seq) - 1)]].add(seq)
+    return found
 
 
 def _rewrite(catalog: SegmentCatalog, manifest: Manifest, seqs: set[int]) -> Manifest:

@@ -691,6 +691,32 @@ def test_next_archiver_removes_events_erased_without_archive_url(
     assert archived.verify().findings == []
 
 
+@pytest.mark.parametrize("suffix", [".jsonl.zst", ".manifest.json"])
+def test_a_damaged_segment_keeps_no_erased_content_in_others(
+    archived: Bus, connect: Callable[..., Bus], tmp_path: Path, suffix: str
+) -> None:
+    page, folder = archived.page(), tmp_path / "archive"
+    first = page.add("observation", "in the damaged segment").id
+    add_more(archived)
+    second = page.add("observation", SECRET).id
+    add_more(archived)
+    with archived.subscribe("slow") as deliveries:  # keeps archived events in the log
+        next(deliveries)
+    archive(archived)
+    for id in (first, second):
+        connect().page().erase(id, reason="asked for")
+    (damaged,) = (folder / archived.core.log.bus / f"{keys_of(archived).shard:04d}").glob(f"{1:016d}*{suffix}")
+    whole = damaged.read_bytes()
+    damaged.write_bytes(zstd.compress(b"damaged"))
+    other = connect(archive_url=str(folder), retain="1ms", retain_events=2)  # with no segment in memory
+    archive(other)
+    assert files_with(folder, SECRET) == []
+    damaged.write_bytes(whole)
+    archive(other)
+    assert files_with(folder, "in the damaged segment") == []
+    assert archived.verify().findings == []
+
+
 def test_segment_is_kept_until_its_replacement_is_readable(
     archived: Bus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
