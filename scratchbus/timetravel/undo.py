@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -21,6 +21,7 @@ from scratchbus.eventlog.cursor import Cursor
 from scratchbus.eventlog.raw_entries import entry_fields, text_of
 from scratchbus.eventlog.reader import CHUNK, read
 from scratchbus.projections.subjects import IN_PLACE
+from scratchbus.readmodel.history import history
 
 _LINK = re.compile(rb"(\d{1,15}-\d{1,15})?")
 
@@ -46,6 +47,9 @@ class UndoneEvents:
             later = yield from changed_since(log, page, known.cursor, tail)
             added = {id: before for id, before in later.before.items() if id not in known.states}
             states = yield from states_before(log, page, added)
+            if not later.is_linked:
+                unknown = [id for id, before in added.items() if not before]
+                states |= yield from _states_at(log, page, known.cursor.position, unknown)
             self.known = known = Known(later.cursor, {**known.states, **states})  # in one step, for other readers
         return known.states
 
@@ -87,4 +91,14 @@ def states_before(log: Log, page: str, before: Mapping[str, str]) -> Step[dict[s
     for id, at in before.items():
         for event in chains.get(at, ()):
             states[id], _ = IN_PLACE.fold(states[id], event)
+    return states
+
+
+def _states_at(log: Log, page: str, at: Position, ids: Iterable[str]) -> Step[dict[str, Observation | None]]:
+    """Return each observation at a position, from its history."""
+    states: dict[str, Observation | None] = dict.fromkeys(ids)
+    for id in states:
+        for event in (yield from history(log, page, id)):
+            if event.position <= at:
+                states[id], _ = IN_PLACE.fold(states[id], event)
     return states

@@ -423,6 +423,19 @@ def test_unreadable_snapshot_is_reported_and_not_used(bus, page):
 
 
 @pytest.mark.damages_the_log
+def test_an_open_past_page_keeps_an_observation_that_an_entry_by_hand_concerns_later(bus, page):
+    one = page.add("observation", "one")
+    other = page.add("observation", "other")
+    past = page.as_of(other.position)
+    raw_append(bus, subject=one.id, kind="linked", type="observation", event='{"v":1,"by":"x","action":"a"}')
+    page.link(one.id, "goal-1")
+    page.add("observation", "later")
+    assert past.get(one.id) == one
+    assert past.list() == [other, one]
+    assert past.active() == [other, one]
+
+
+@pytest.mark.damages_the_log
 def test_unreadable_event_marks_the_past_observation_damaged(bus, page, way):
     one = page.add("observation", "x")
     raw_append(bus, subject=one.id, kind="updated", event='{"v":1,"nonsense":true}')
