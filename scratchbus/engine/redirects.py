@@ -93,10 +93,13 @@ class OneServer:
 
 
 def is_lost(failure: Exception) -> bool:
-    """Return whether the connection broke, so that a write may or may not have happened."""
-    return is_broken(failure) and not isinstance(
-        failure, redis_errors.AuthenticationError | redis_errors.BusyLoadingError
-    )
+    """Return whether the connection broke, so that a write may or may not have happened.
+
+    A master that becomes a replica unblocks its clients before it closes their connections: a WAIT follows a write.
+    """
+    if isinstance(failure, redis_errors.AuthenticationError | redis_errors.BusyLoadingError):
+        return False
+    return is_broken(failure) or "UNBLOCKED" in str(failure)
 
 
 class Failover:
@@ -125,7 +128,7 @@ class Failover:
             | redis_errors.ClusterDownError
             | redis_errors.TryAgainError
             | redis_errors.AskError,  # and MovedError
-        ) or any(word in str(failure) for word in ("UNBLOCKED", "access a non local key"))  # fmt: skip
+        ) or "access a non local key" in str(failure)  # fmt: skip
 
 
 def deliver(

@@ -13,11 +13,12 @@ from redis.exceptions import (
     MovedError,
     NoPermissionError,
     ReadOnlyError,
+    ResponseError,
     TryAgainError,
 )
 
 from scratchbus.engine.cluster import Cluster
-from scratchbus.engine.redirects import Address, Sending, Topology, deliver
+from scratchbus.engine.redirects import Address, OneServer, Sending, Topology, deliver
 from scratchbus.engine.sentinel import Sentinels
 from scratchbus.engine.steps import Call, Interrupted, Pause
 from scratchbus.engine.urls import read_hosts
@@ -90,6 +91,14 @@ def test_a_write_on_a_broken_connection_is_not_resent() -> None:
         converse(deliver(cluster, WRITE, "x"), ConnectionError("gone"))
     _, sent = converse(deliver(cluster, READ, "x"), [SLOTS], [b"v"])
     assert addresses(sent) == [B, A], "the failed node is asked last for the slots"
+
+
+@pytest.mark.parametrize("place", [known_cluster(), OneServer()])
+def test_a_write_whose_wait_ends_with_a_demotion_is_not_resent(place: Topology) -> None:
+    unblocked = ResponseError("UNBLOCKED force unblock from blocking operation, instance state changed")
+    with pytest.raises(Interrupted):
+        converse(deliver(place, WRITE, "x"), unblocked)
+    assert place.note(unblocked, 0, A), "reads are sent again"
 
 
 def test_a_cluster_that_is_down_is_retried_until_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
