@@ -241,3 +241,16 @@ print("done")
 """
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert found.stdout == "done\n"
+
+
+def test_a_full_disk_for_its_log_stops_no_daemon():
+    program = """
+import structlog
+from scratchbus.daemon.runtime import configure_logging
+configure_logging()
+structlog.get_logger().info("lost")
+print("done")
+"""
+    with open("/dev/full", "w") as full:
+        found = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=full, timeout=60)
+    assert found.stdout == b"done\n"

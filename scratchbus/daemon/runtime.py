@@ -32,6 +32,7 @@ from scratchbus.errors import (
     ScratchbusError,
 )
 from scratchbus.telemetry.lazy import import_all
+from scratchbus.telemetry.logs import Stderr
 from scratchbus.telemetry.terminal import escaped, visible
 
 TRANSIENT_ERRORS: tuple[type[ScratchbusError], ...] = (
@@ -86,7 +87,7 @@ def configure_logging(level: str = "info", **always: str) -> None:
     structlog.configure(
         processors=[*processors, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
+        logger_factory=lambda *_: Stderr(),
         cache_logger_on_first_use=True,
     )
     formatter = structlog.stdlib.ProcessorFormatter(

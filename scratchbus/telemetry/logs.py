@@ -11,7 +11,7 @@ from typing import Any
 _preparations: list[Callable[[], None]] = []
 
 
-class _Stderr:
+class Stderr:
     """Writes rendered lines to stderr; structlog's default is stdout, which belongs to the program.
 
     A line that cannot be written is lost: stderr may be closed, a broken pipe, or a file on a full disk, and what logs
@@ -19,6 +19,7 @@ class _Stderr:
     """
 
     def msg(self, message: str) -> None:
+        """Write a line, if that is possible."""
         with suppress(OSError, ValueError):
             if sys.stderr is not None:
                 sys.stderr.write(message + "\n")
@@ -35,7 +36,7 @@ class _Logger:
 
         while _preparations:
             _preparations.pop()()
-        return structlog.wrap_logger(_Stderr())
+        return structlog.wrap_logger(Stderr())
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._logger, name)
