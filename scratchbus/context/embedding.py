@@ -6,25 +6,35 @@ Callers pass an embedder, their own or the one in `adapters/wordllama.py`; nothi
 from __future__ import annotations
 
 import json
+import math
 import sqlite3
+import threading
 from collections.abc import Collection, Sequence
 from struct import pack
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from scratchbus.context.recall_index import RecallIndex
 from scratchbus.errors import InvalidField, ScratchbusError, shown
 
 _AT_ONCE: Final = 256  # texts per call of an embedder
 _MAX_CHARACTERS: Final = 4_000  # characters embedded of each text
+_MAX_NUMBERS: Final = 8_191  # numbers of a vector: the limit of sqlite-vec, less one
+_REMOVED: Final = "SELECT row, page_number FROM {table} EXCEPT SELECT row, page_number FROM items"
+_DELETE: Final = "DELETE FROM {table} WHERE row = ?"
+_INSERT: Final = "INSERT INTO {table} (row, page_number, embedding) VALUES (?, ?, ?)"
+_NEAREST: Final = "SELECT row, distance FROM {table} WHERE embedding MATCH ? AND k = ? AND page_number = ?"
 _MISSING: Final = (
     "SELECT row, items.page_number, tags || ' ' || substr(content, 1, ?) FROM items JOIN texts ON texts.rowid = row"
-    " WHERE items.page_number IN (SELECT value FROM json_each(?)) AND row NOT IN (SELECT row FROM vectors)"
+    " WHERE items.page_number IN (SELECT value FROM json_each(?)) AND row NOT IN (SELECT row FROM {table})"
 )
 _EXTRA: Final = 'install it with `pip install "scratchbus[vectors]"`'
 
 
 class Embedder(Protocol):
-    """Turns texts into vectors: any object with this method, such as a static model or the client of a service."""
+    """Turns texts into vectors: any object with this method, such as a static model or the client of a service.
+
+    A bus calls it one thread at a time; `AsyncBus` calls it in other threads than that of the event loop.
+    """
 
     def embed(self, texts: Sequence[str], /) -> Sequence[Sequence[float]]:
         """Return the vector of each text, all of the same length; similar meanings give vectors close together."""
@@ -32,32 +42,40 @@ class Embedder(Protocol):
 
 
 class Vectors:
-    """One embedder's vectors for the items of an index, computed on first use and kept."""
+    """One embedder's vectors for the items of an index, computed on first use and kept. Safe to share between threads.
+
+    Others may use the index while the embedder works.
+    """
 
     def __init__(self, index: RecallIndex, embedder: Embedder) -> None:
         """Keep the embedder; compute nothing yet. Raises InvalidField if it is not an embedder."""
         if not callable(getattr(embedder, "embed", None)):
             raise InvalidField("embedder", f"{shown(embedder)} has no method `embed`; pass an object that has it")
         self.embedder = embedder
+        self._lock = threading.Lock()
         self._index = index
+        self._table = index.open_table(self)
         self._length = 0
         self._indexed: tuple[int, frozenset[int]] = -1, frozenset()
 
     def nearest(self, question: str, page_numbers: Collection[int], limit: int) -> list[tuple[int, float]]:
         """Return the rows of the items nearest to a question in meaning, with their cosine distance, nearest first.
 
-        Raises InvalidField for an embedder that does not return one vector for each text.
+        Nothing is near a vector of zeros. Raises InvalidField for an embedder that does not return one vector for each
+        text.
         """
-        (vector,) = self._embed([question])
-        with self._index.changing() as database:
-            self._begin(database, len(vector))
-            self._add_missing(database, page_numbers)
-            query = "SELECT row, distance FROM vectors WHERE embedding MATCH ? AND k = ? AND page_number = ?"
-            found = [
-                (row, distance)
-                for page_number in page_numbers
-                for row, distance in database.execute(query, (_packed(vector), limit, page_number))
-            ]
+        with self._lock:
+            (vector,) = self._embed([question])
+            if not any(vector):
+                return []
+            self._add_missing(page_numbers, len(vector))
+            with self._index.changing() as database:
+                query = _NEAREST.format(table=self._table)
+                found = [
+                    (row, distance)
+                    for page_number in page_numbers
+                    for row, distance in database.execute(query, (_packed(vector), limit, page_number))
+                ]
             return sorted(found, key=lambda each: (each[1], -each[0]))[:limit]
 
     def _begin(self, database: sqlite3.Connection, length: int) -> None:
@@ -65,47 +83,73 @@ class Vectors:
         if self._length:
             return
         _load_extension(database)
-        database.execute("DROP TABLE IF EXISTS vectors")
         database.execute(
-            "CREATE VIRTUAL TABLE vectors USING vec0"
+            f"CREATE VIRTUAL TABLE {self._table} USING vec0"
             "(row INTEGER PRIMARY KEY, page_number INTEGER PARTITION KEY,"
-            f" embedding FLOAT[{length}] distance_metric=cosine)"
+            f" embedding FLOAT[{length + 1}] distance_metric=cosine)"
         )
         self._length = length
 
-    def _add_missing(self, database: sqlite3.Connection, page_numbers: Collection[int]) -> None:
+    def _add_missing(self, page_numbers: Collection[int], length: int) -> None:
         """Compute the vectors of new items, and drop those of removed items."""
-        if self._indexed[0] == self._index.version and self._indexed[1].issuperset(page_numbers):
-            return
-        removed = database.execute("SELECT row FROM vectors EXCEPT SELECT row FROM items").fetchall()
-        database.executemany("DELETE FROM vectors WHERE row = ?", removed)
-        missing = database.execute(_MISSING, (_MAX_CHARACTERS, json.dumps([*page_numbers]))).fetchall()
+        with self._index.changing() as database:
+            self._begin(database, length)
+            version = self._index.version
+            covered = self._indexed[1] if self._indexed[0] == version else frozenset()
+            if covered.issuperset(page_numbers):
+                return
+            removed = database.execute(_REMOVED.format(table=self._table)).fetchall()
+            database.executemany(_DELETE.format(table=self._table), [(row,) for row, _ in removed])
+            query = _MISSING.format(table=self._table)
+            missing = database.execute(query, (_MAX_CHARACTERS, json.dumps([*page_numbers]))).fetchall()
         for at in range(0, len(missing), _AT_ONCE):
             batch = missing[at : at + _AT_ONCE]
             vectors = self._embed([text for _, _, text in batch])
-            database.executemany(
-                "INSERT INTO vectors (row, page_number, embedding) VALUES (?, ?, ?)",
-                [
-                    (row, page_number, _packed(vector))
-                    for (row, page_number, _), vector in zip(batch, vectors, strict=True)
-                ],
-            )
-        covered = self._indexed[1] if self._indexed[0] == self._index.version else frozenset()
-        self._indexed = self._index.version, covered.union(page_numbers)
+            rows = [
+                (row, page_number, _packed(vector))
+                for (row, page_number, _), vector in zip(batch, vectors, strict=True)
+            ]
+            with self._index.changing() as database:
+                database.executemany(_INSERT.format(table=self._table), rows)
+        self._indexed = version, covered.union(page_numbers)
 
-    def _embed(self, texts: Sequence[str]) -> list[Sequence[float]]:
-        vectors: list[Sequence[float]] = [list(map(float, vector)) for vector in self.embedder.embed(texts)]
+    def _embed(self, texts: Sequence[str]) -> list[list[float]]:
+        vectors = _as_vectors(self.embedder.embed(texts))
         lengths = {len(vector) for vector in vectors} | ({self._length} if self._length else set())
         if len(vectors) != len(texts) or len(lengths) != 1 or 0 in lengths:
             found = f"{len(vectors)} vectors of {', '.join(map(str, sorted(lengths))) or 'no'} numbers"
             raise InvalidField(
                 "embedder", f"returned {found} for {len(texts)} texts; return one for each, all of the same length"
             )
+        if max(lengths) > _MAX_NUMBERS:
+            raise InvalidField(
+                "embedder", f"returned vectors of {max(lengths):,} numbers; the limit is {_MAX_NUMBERS:,}"
+            )
         return vectors
 
 
+def _as_vectors(returned: Any) -> list[list[float]]:
+    """Return what an embedder returned as lists of finite numbers. Raises InvalidField."""
+    try:
+        vectors = [list(map(float, vector)) for vector in returned]
+    except (TypeError, ValueError, OverflowError) as problem:
+        raise InvalidField("embedder", f"returned no list of vectors ({problem}); return one for each text") from None
+    for number in (number for vector in vectors for number in vector):
+        if not math.isfinite(number):
+            raise InvalidField("embedder", f"returned a vector with {number}; return finite numbers")
+    return vectors
+
+
 def _packed(vector: Sequence[float]) -> bytes:
-    return pack(f"<{len(vector)}f", *vector)
+    """Return a vector as sqlite-vec stores it, scaled to length 1, so that no square of a number is too large.
+
+    One more number gives zeros, which have no direction, one that is at right angles to all others.
+    """
+    largest = max(map(abs, vector))
+    scaled = [number / largest for number in vector] if largest else list(vector)
+    length = math.hypot(*scaled)
+    numbers = [*(number / length for number in scaled), 0.0] if length else [*scaled, 1.0]
+    return pack(f"<{len(numbers)}f", *numbers)
 
 
 def _load_extension(database: sqlite3.Connection) -> None:

@@ -10,12 +10,14 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from operator import itemgetter
 from typing import Final
 
 from scratchbus.context.embedding import Vectors
 from scratchbus.context.recall_index import RecallIndex, entity_key
+from scratchbus.engine.steps import Fetch, Step
 
 K: Final = 60
 """The constant of reciprocal rank fusion, from the paper: the larger it is, the less the first ranks count."""
@@ -36,6 +38,12 @@ _MAX_NAME: Final = 4  # words of an entity's name in a question
 
 Ranked = dict[int, tuple[float, dict[str, tuple[int, str]]]]
 """By row, best first: the score, and for each list the rank and what matched."""
+
+
+def rank(index: RecallIndex, query: str, page_numbers: Mapping[int, str], vectors: Vectors | None) -> Step[Ranked]:
+    """Return the items relevant to a question, without blocking other tasks while an embedder works."""
+    ranking = partial(ranked_rows, index, query, page_numbers, vectors)
+    return ranking() if vectors is None else (yield Fetch(ranking))
 
 
 def ranked_rows(index: RecallIndex, query: str, page_numbers: Mapping[int, str], vectors: Vectors | None) -> Ranked:

@@ -13,7 +13,7 @@ from scratchbus.commands.copied_errors import copied
 from scratchbus.commands.fact_reads import read_facts
 from scratchbus.context.embedding import Embedder, Vectors
 from scratchbus.context.page_index import PageIndex
-from scratchbus.context.ranking import Ranked, ranked_rows
+from scratchbus.context.ranking import Ranked, rank
 from scratchbus.context.recall_index import IndexedItem, RecallIndex
 from scratchbus.context.recall_sources import STORES, entry_of
 from scratchbus.domain.checks import check_limit, check_text
@@ -137,11 +137,11 @@ def recall(core: Core, recaller: Recaller, question: RecallQuestion, embedder: E
         parts.append((yield from _fresh(core, recaller, page)) if part is None else part)
         page_names[parts[-1].page_number] = page
     index = recaller.index
-    ranked = ranked_rows(index, question.query, page_names, recaller.vectors(embedder) if embedder else None)
+    ranked = yield from rank(index, question.query, page_names, recaller.vectors(embedder) if embedder else None)
     remaining, answers = iter(ranked), cast(_Answers, {})
     size = question.limit
     while len(answers) != question.limit and (batch := list(islice(remaining, size))):
-        items = index.items(batch)
+        items = {row: each for row, each in index.items(batch).items() if each.page_number in page_names}
         documents = yield from _current_documents(core, page_names, items.values(), facts or {})
         answers |= _still_true(batch, page_names, items, documents, question.limit, answers)
         size = _SPARE
@@ -175,7 +175,7 @@ def recall_past(core: Core, question: RecallQuestion, when: When, embedder: Embe
         found |= {
             (page, subject): each for subject, each in (yield from _true_then(core, page, documents, cut)).items()
         }
-    ranked = ranked_rows(index, question.query, page_names, Vectors(index, embedder) if embedder else None)
+    ranked = yield from rank(index, question.query, page_names, Vectors(index, embedder) if embedder else None)
     return _answer(
         index, question, page_names, ranked, _still_true(ranked, page_names, index.items(ranked), found, question.limit)
     )

@@ -102,6 +102,7 @@ class RecallIndex:
         self._numbers = count(1)
         self._page_numbers: set[int] = set()
         self._closed_pages: list[int] = []
+        self._closed_tables: list[str] = []
         self._counts: dict[str, int] = {}
         self._changes = 0
         self.version = 0
@@ -113,14 +114,22 @@ class RecallIndex:
         weakref.finalize(holder, self._closed_pages.append, page_number)  # may run on any thread, at any time
         return page_number
 
+    def open_table(self, holder: object) -> str:
+        """Return the name for a table of its holder; the table is dropped once its holder is not referenced."""
+        table = f"vectors_{next(self._numbers)}"
+        weakref.finalize(holder, self._closed_tables.append, table)
+        return table
+
     @contextmanager
     def changing(self) -> Iterator[sqlite3.Connection]:
-        """Lend the database for changes, after removing pages that are no longer held."""
+        """Lend the database for changes, after removing pages and tables that are no longer held."""
         with self.lock:
             while self._closed_pages:
                 page_number = self._closed_pages.pop()
                 self._page_numbers.discard(page_number)
                 self._delete(_OF_PAGE, [(page_number,)])
+            while self._closed_tables:
+                self.database.execute(f"DROP TABLE IF EXISTS {self._closed_tables.pop()}")
             yield self.database
 
     def put(self, page_number: int, entries: Iterable[IndexEntry]) -> None:

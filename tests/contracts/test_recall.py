@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -365,9 +366,12 @@ class Toy:
         ]
 
 
-@pytest.mark.skipif(
+needs_extensions = pytest.mark.skipif(
     not hasattr(sqlite3.Connection, "enable_load_extension"), reason="this Python's SQLite loads no extensions"
 )
+
+
+@needs_extensions
 def test_an_embedder_finds_by_meaning_and_embeds_each_text_once(bus):
     pytest.importorskip("sqlite_vec")
     notes, toy = bus.notes("s1"), Toy()
@@ -390,6 +394,85 @@ def test_an_embedder_finds_by_meaning_and_embeds_each_text_once(bus):
     assert texts(then)[0] == "the ocean is deep"
 
 
+class Scaled(Toy):
+    """A `Toy` whose vectors have this length, or only zeros for a text without known words."""
+
+    def __init__(self, length: float) -> None:
+        super().__init__()
+        self.length = length
+
+    def embed(self, texts: Sequence[str], /) -> list[list[float]]:
+        return [[number * self.length for number in vector[:-1]] for vector in super().embed(texts)]
+
+
+@needs_extensions
+@pytest.mark.parametrize("length", [1e-320, 1e-40, 1.0, 1e38, 1e300])
+def test_vectors_of_any_length_are_compared(bus, length):
+    pytest.importorskip("sqlite_vec")
+    for text in ("a stone", "an automobile", "the ocean"):
+        bus.notes("s1").add(text)
+    embedder = Scaled(length)
+    found = bus.recall("car", sessions=["s1"], embedder=embedder)
+    assert {each.text: reasons(each)["meaning"].rank for each in found} == {
+        "an automobile": 1,
+        "a stone": 2,
+        "the ocean": 2,
+    }
+    assert bus.recall("granite", sessions=["s1"], embedder=embedder) == []
+
+
+@needs_extensions
+@pytest.mark.engines(*ONE)
+def test_vectors_of_a_page_that_was_read_again_are_found(bus):
+    pytest.importorskip("sqlite_vec")
+    toy = Toy()
+    bus.notes("s1").add("an automobile")
+    assert texts(bus.recall("car", sessions=["s1"], embedder=toy)) == ["an automobile"]
+    bus._recaller.cache.drop("session:s1")
+    gc.collect()
+    assert texts(bus.recall("car", sessions=["s1"], embedder=toy)) == ["an automobile"]
+
+
+@needs_extensions
+@pytest.mark.engines(*ONE)
+def test_two_embedders_keep_their_vectors_apart(bus):
+    pytest.importorskip("sqlite_vec")
+    short, long, is_embedding, may_go_on = Toy(), Toy(), threading.Event(), threading.Event()
+    bus.notes("s1").add("an automobile")
+
+    def embed(texts: Sequence[str]) -> list[list[float]]:
+        if "an automobile" in texts[0]:
+            is_embedding.set()
+            assert may_go_on.wait(PATIENCE)
+        return [[*vector, 1.0] for vector in Toy().embed(texts)]
+
+    long.embed = embed  # type: ignore[method-assign]
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(bus.recall, "car", sessions=["s1"], embedder=long)
+        assert is_embedding.wait(PATIENCE)
+        second = pool.submit(bus.recall, "car", sessions=["s1"], embedder=short)
+        assert texts(second.result(PATIENCE)) == ["an automobile"]
+        may_go_on.set()
+        assert texts(first.result(PATIENCE)) == ["an automobile"]
+
+
+async def test_an_embedder_does_not_block_the_event_loop(engine: Engine, bus_name: str):
+    threads = []
+
+    class Slow(Toy):
+        def embed(self, texts: Sequence[str], /) -> list[list[float]]:
+            threads.append(threading.get_ident())
+            return super().embed(texts)
+
+    async with AsyncBus.connect(engine.url, source="tester", bus=bus_name, shards=engine.shards) as bus:
+        note = (await bus.notes("s1").add("an automobile")).note
+        for moment in (None, note.position):
+            with suppress(ScratchbusError):  # where SQLite loads no extensions
+                await bus.recall("car", sessions=["s1"], at=moment, embedder=Slow())
+    assert threads
+    assert threading.get_ident() not in threads
+
+
 def test_an_invalid_embedder_is_refused(bus):
     with pytest.raises(InvalidField, match="embedder: 5 has no method `embed`"):
         bus.recall("x", sessions=["s1"], embedder=5)
@@ -397,7 +480,21 @@ def test_an_invalid_embedder_is_refused(bus):
         bus.recall("x", sessions=["s1"], embedder=5, at=bus.notes("s1").add("x").note.position)
 
 
-@pytest.mark.parametrize("vectors", [[], [[]], [[1.0], [1.0]]])
+@pytest.mark.parametrize(
+    "vectors",
+    [
+        [],
+        [[]],
+        [[1.0], [1.0]],
+        None,
+        [1.0],
+        [["x"]],
+        [[math.nan]],
+        [[1.0, -math.inf]],
+        [[10**400]],
+        [[1.0] * 8_192],
+    ],
+)
 def test_wrong_embedder_results_are_refused(bus, vectors):
     class Wrong:
         def embed(self, texts: Sequence[str], /) -> Any:
