@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, Annotated, Any, cast
 
 from scratchbus.commands.execution import Occasion
+from scratchbus.commands.held_lock import WhileLocked
 from scratchbus.commands.memory import edit
 from scratchbus.commands.memory_edit import MemoryEdit, is_retry
 from scratchbus.commands.memory_reads import read_memory
@@ -115,9 +116,9 @@ def write(core: Core, root: str, arguments: Mapping[str, Any]) -> Step[ScratchFi
     lock = yield from _lock(core, root)
     try:
         if not (yield from is_retry(core, command.on(core, page), command.about)):  # else it is on disk, or newer
-            yield Fetch(partial(directory(core, root).put, command.path, content))
+            yield Fetch(WhileLocked(lock, partial(directory(core, root).put, command.path, content)))
         written = yield from edit(core, page, command)
-        yield from _evict(core, root)
+        yield from _evict(core, root, lock)
     finally:
         lock.close()
     return cast(ScratchFile, written)
@@ -140,7 +141,7 @@ def delete(core: Core, root: str, arguments: Mapping[str, Any]) -> Step[None]:
     try:
         if (yield from is_retry(core, command.on(core, page), command.about)):
             return
-        existed = yield Fetch(partial(directory(core, root).remove, command.path))
+        existed = yield Fetch(WhileLocked(lock, partial(directory(core, root).remove, command.path)))
         listed = yield from read_memory(core, core.directories, page, lambda entries: entries.get(command.about))
         if not existed and (listed is None or listed.deleted):
             raise NotFound(f"there is no file {shown(command.path)}; list the files of session {root!r}")
@@ -174,7 +175,7 @@ def sync(core: Core, root: str) -> Step[list[ScratchFile]]:
                 yield from edit(core, page, WriteFile.parse(each._asdict()))
         for path in listed.keys() - found:
             yield from edit(core, page, RemoveFile.parse({"path": path, "why": "missing"}))
-        yield from _evict(core, root)
+        yield from _evict(core, root, lock)
     finally:
         lock.close()
     return (yield from present(core, root))
@@ -214,10 +215,11 @@ def _evict_session(core: Core, session: str) -> Step[int]:
     lock = yield from _lock(core, session)
     try:
         if not is_over:
-            return (yield from _evict(core, session))
+            return (yield from _evict(core, session, lock))
         if keep_ms is None:
             return 0
-        count: int = yield Fetch(partial(directory(core, session).discard, time.time() - keep_ms / 1000))
+        discard = partial(directory(core, session).discard, time.time() - keep_ms / 1000)
+        count: int = yield Fetch(WhileLocked(lock, discard))
         return count
     except SessionOver:  # it ended meanwhile; its files have their time
         return 0
@@ -225,7 +227,7 @@ def _evict_session(core: Core, session: str) -> Step[int]:
         lock.close()
 
 
-def _evict(core: Core, root: str) -> Step[int]:
+def _evict(core: Core, root: str, lock: IO[bytes]) -> Step[int]:
     """Evict files that are too old, then the oldest ones while the total is too large; return how many."""
     page, scratch = page_of_session(root), directory(core, root)
     files = sorted((yield from present(core, root)), key=lambda file: file.seq)
@@ -237,7 +239,7 @@ def _evict(core: Core, root: str) -> Step[int]:
         reason = "age" if file.ms < oldest_ms else "size" if total > core.settings.max_files else ""
         if reason:
             try:
-                yield Fetch(partial(scratch.remove, file.path))
+                yield Fetch(WhileLocked(lock, partial(scratch.remove, file.path)))
             except InvalidField:  # something else is at its path, or above it
                 reason = "missing"
             yield from edit(core, page, RemoveFile.parse({"path": file.path, "why": reason}))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import shutil
@@ -30,7 +31,7 @@ from scratchbus.errors import (
 )
 from scratchbus.scheduling.expiry import run_expirer
 from tests.inspection import log_length, project, remembered
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
 
 @pytest.fixture(autouse=True)
@@ -501,6 +502,31 @@ async def test_async_files():
         written = await bus.files("s1").write("a", "1")
         assert await bus.files("s1").list() == [written]
         assert await bus.files("s1").read("a") == b"1"
+
+
+async def test_a_cancelled_write_keeps_the_lock_until_its_thread_ends(monkeypatch):
+    is_writing, may_go_on = threading.Event(), threading.Event()
+    put = ScratchDirectory.put
+
+    def slow_put(self: ScratchDirectory, path: str, content: bytes) -> None:
+        if content == b"1":
+            is_writing.set()
+            assert may_go_on.wait(PATIENCE)
+        put(self, path, content)
+
+    monkeypatch.setattr(ScratchDirectory, "put", slow_put)
+    async with AsyncBus.connect("memory://", bus="files-cancelled", source="tester") as bus:
+        cancelled = asyncio.create_task(bus.files("s1").write("a", "1"))
+        assert await asyncio.to_thread(is_writing.wait, PATIENCE)
+        cancelled.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await cancelled
+        second = asyncio.create_task(bus.files("s1").write("a", "2"))
+        await asyncio.sleep(0.1)
+        assert not second.done()
+        may_go_on.set()
+        written = await second
+        assert (await bus.files("s1").read("a"), written.size) == (b"2", 1)
 
 
 def test_eviction_passes_over_an_ended_session_without_files(bus, files):
