@@ -19,7 +19,7 @@ from scratchbus.commands.held_lock import WhileLocked
 from scratchbus.commands.memory import edit
 from scratchbus.commands.memory_edit import MemoryEdit, is_retry
 from scratchbus.commands.memory_reads import read_memory
-from scratchbus.commands.scratch_directory import ScratchDirectory, name_of, names_in, session_of
+from scratchbus.commands.scratch_directory import FileOnDisk, ScratchDirectory, name_of, names_in, session_of
 from scratchbus.commands.sessions import get_session, has_ended
 from scratchbus.domain.checks import bytes_of
 from scratchbus.domain.conversation_events import FileRemoved, FileWritten
@@ -141,9 +141,14 @@ def delete(core: Core, root: str, arguments: Mapping[str, Any]) -> Step[None]:
     try:
         if (yield from is_retry(core, command.on(core, page), command.about)):
             return
-        existed = yield Fetch(WhileLocked(lock, partial(directory(core, root).remove, command.path)))
         listed = yield from read_memory(core, core.directories, page, lambda entries: entries.get(command.about))
-        if not existed and (listed is None or listed.deleted):
+        is_listed, scratch = listed is not None and not listed.deleted, directory(core, root)
+        if not is_listed and command.event_id is not None:
+            found: FileOnDisk | None = yield Fetch(partial(scratch.describe, command.path))
+            if found is not None:  # list it, so that the log can have the event that a retry looks for
+                yield from edit(core, page, WriteFile.parse(found._asdict()))
+        existed = yield Fetch(WhileLocked(lock, partial(scratch.remove, command.path)))
+        if not existed and not is_listed:
             raise NotFound(f"there is no file {shown(command.path)}; list the files of session {root!r}")
         yield from edit(core, page, command)
     finally:

@@ -144,6 +144,12 @@ class ScratchDirectory:
                 raise TooLarge("path", size, limit, "bytes", "read the file with a program instead")
             return file.read(size)
 
+    def describe(self, path: str) -> FileOnDisk | None:
+        """Return a regular file; None if there is none at this path."""
+        with suppress(NotFound, InvalidField), self._translated_errors(path), self._file(path) as file:
+            return _described(path, file)
+        return None
+
     def remove(self, path: str) -> bool:
         """Delete a file, and the directories that it leaves empty; return whether it existed."""
         check_path(path)

@@ -108,6 +108,19 @@ def test_retry_does_not_undo_later_writes(bus, files):
     assert files.read("a") == b"4"
 
 
+def test_retry_deletes_a_file_that_a_program_wrote(files):
+    (files.path() / "a").write_text("1")
+    files.delete("a", event_id="e1")
+    files.delete("a", event_id="e1")
+    assert [event.kind for event in files.history("a")] == ["file_written", "file_removed"]
+    with pytest.raises(EventIdReused):
+        files.delete("b", event_id="e1")
+    (files.path() / "link").symlink_to("a")
+    files.delete("link", event_id="e2")
+    assert files.list() == []
+    assert list(files.path().iterdir()) == []
+
+
 def test_subagents_share_files_and_forks_do_not(bus, files):
     files.write("a", "1")
     child = bus.spawn_session("s1")
