@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from scratchbus.commands.copied_errors import copied
 from scratchbus.commands.execution import Occasion, nth_suffix
@@ -27,6 +27,7 @@ from scratchbus.readmodel.history import history
 from scratchbus.readmodel.memory_cache import CachedMemory
 from scratchbus.readmodel.scope import Core
 
+T = TypeVar("T")
 _NewEvent = tuple[type[Event], str, dict[str, Any]]  # a kind of event, its subject, and its fields
 
 
@@ -75,7 +76,11 @@ class StoreItems:
         offset: int = 0,
     ) -> list[Namespace]:
         """Return the namespaces that match and have items, in alphabetical order; with `max_depth`, cut to it."""
-        checked = [NamespaceMatch(match.end, check_namespace(match.path)) for match in matches if match.path]
+        checked = [
+            NamespaceMatch(match.end, check_namespace(match.path))
+            for match in _all_of(NamespaceMatch, "matches", matches)
+            if match.path
+        ]
         depth = None if max_depth is None else check_whole("max_depth", max_depth)
         limit, offset = check_whole("limit", limit, minimum=0), check_whole("offset", offset, minimum=0)
         with self._cached.lock:
@@ -90,13 +95,26 @@ def read(core: Core, page: str) -> Step[StoreItems]:
 
 def write(core: Core, page: str, changes: Iterable[ItemChange]) -> Step[int]:
     """Put and delete items, in batches; return how many. Nothing is written if one of them is invalid."""
-    checked = [change.checked() for change in changes]
+    checked = [change.checked() for change in _all_of(ItemChange, "changes", changes)]
     return (yield from _append(core, page, map(_new_event, checked)))
+
+
+def _all_of(kind: type[T], field: str, values: Iterable[T]) -> list[T]:
+    """Return values of one class. Raises InvalidField for anything else."""
+    if not isinstance(values, Iterable):
+        raise InvalidField(field, f"{shown(values)} is not a list; pass a list of {kind.__name__}")
+    found = list(values)
+    for value in found:
+        if not isinstance(value, kind):
+            raise InvalidField(field, f"{shown(value)} is not of the class {kind.__name__}")
+    return found
 
 
 def use(core: Core, page: str, items: Iterable[StoreItem]) -> Step[int]:
     """Restart the time to live of items; return the number restarted. Items that never expire are left out."""
-    used: list[_NewEvent] = [(ItemUsed, item.id, {}) for item in items if item.ttl is not None]
+    used: list[_NewEvent] = [
+        (ItemUsed, item.id, {}) for item in _all_of(StoreItem, "used", items) if item.ttl is not None
+    ]
     return (yield from _append(core, page, used))
 
 

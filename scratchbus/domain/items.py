@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from pydantic import Field
 
-from scratchbus.domain.checks import bytes_of, check_length, check_object
+from scratchbus.domain.checks import bytes_of, check_length, check_object, check_text
 from scratchbus.domain.document import Remembered
 from scratchbus.domain.values import check_whole, time_of_position
 from scratchbus.errors import InvalidField, TooLarge, shown
@@ -71,7 +71,7 @@ class ItemChange(NamedTuple):
         if self.value is None:
             return ItemChange(namespace, key, None)
         if self.text is not None:
-            bytes_of("text", self.text)
+            check_text("text", self.text)
         ttl = None if self.ttl is None else check_whole("ttl", self.ttl)
         return ItemChange(namespace, key, check_object("value", self.value), self.text, ttl)
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from scratchbus import AsyncBus, Bus, NewObservation, because
-from scratchbus.errors import ScratchbusError
+from scratchbus.domain.items import ItemChange
+from scratchbus.errors import InvalidField, ScratchbusError
 from scratchbus.subscriptions import Subscription
 from scratchbus.work import Work
 
@@ -212,6 +213,8 @@ OPERATIONS: dict[str, dict[str, dict[str, Any]]] = {
     "items": {
         "put": {"namespace": ["a"], "key": "k", "value": {"x": 1}},
         "delete": {"namespace": ["a"], "key": "k"},
+        "write": {"changes": [ItemChange(["a"], "k", {"x": 1})]},
+        "use": {"used": []},
         "history": {"namespace": ["a"], "key": "k"},
     },
 }
@@ -338,3 +341,15 @@ def test_a_wrong_cause_raises_a_scratchbus_error(argument):
         except Exception as error:
             problems.append(problem_of(f"{argument}={label}", error))
     assert [each for each in problems if each] == []
+
+
+@pytest.mark.parametrize("change", [{"text": 5}, {"text": "\ud800"}, {"ttl": "1"}, {"value": 5}, {"key": None}])
+def test_a_wrong_field_of_a_change_is_refused(connect, change):
+    with pytest.raises(InvalidField, match=next(iter(change))):
+        connect().items("s").write([ItemChange(("a",), "k", {"x": 1})._replace(**change)])
+
+
+@pytest.mark.parametrize("matches", [5, [5], "x"])
+def test_wrong_matches_are_refused(connect, matches):
+    with pytest.raises(InvalidField, match="matches"):
+        connect().items("s").read().namespaces(matches)
