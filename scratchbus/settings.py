@@ -28,6 +28,8 @@ else:
 
 PREFIX: Final = "SCRATCHBUS_"
 CONFIG_VARIABLE: Final = PREFIX + "CONFIG"
+MAX_BUDGET: Final = 200_000
+"""The most tokens that a tool or a request may ask for; programs are not limited."""
 """The environment variable that names the settings file, unless the caller does."""
 
 DurationName = Literal[

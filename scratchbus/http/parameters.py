@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 from urllib.parse import unquote
 
 from fastapi import Depends, Header, Path, Query, Request
@@ -61,9 +61,6 @@ Id = Annotated[
     str,
     Path(description="The id of an observation.", examples=["01M82NHKCCEBT4DDKQ2K3C35T3"], pattern=patterns.ID),
 ]
-
-MAX_BUDGET: Final = 200_000
-"""The most tokens of a text for an agent."""
 
 Limit = Annotated[int, Query(description="The most items of the answer.", ge=1, le=1000)]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, NotRequired
+from typing import Annotated, NotRequired
 
 from pydantic import Field, WithJsonSchema
 from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
@@ -10,8 +10,7 @@ from typing_extensions import TypedDict  # typing's own is not enough for pydant
 from scratchbus.daemon import counts
 from scratchbus.mcp.tool_parameters import EventId
 from scratchbus.mcp.toolbox import SETS, ToolGroup, tool
-
-MAX_BUDGET: Final = 200_000
+from scratchbus.settings import MAX_BUDGET
 
 
 class Revisions(TypedDict):

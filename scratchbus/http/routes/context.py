@@ -13,9 +13,10 @@ from scratchbus.daemon import counts
 from scratchbus.http.callers import Caller
 from scratchbus.http.documents import answer, check_source
 from scratchbus.http.models import Body, optional, takes, whole_number
-from scratchbus.http.parameters import MAX_BUDGET, AnyPage, AnySession, Once
+from scratchbus.http.parameters import AnyPage, AnySession, Once
 from scratchbus.http.schemas import COUNT, STRING, document, exact, listed, or_null, record
 from scratchbus.http.server import CallerOf, MemoryBus
+from scratchbus.settings import MAX_BUDGET
 
 router = APIRouter(tags=["context"])
 

@@ -16,8 +16,9 @@ from scratchbus.http.documents import answer
 from scratchbus.http.fact_answers import FACT, FACTS, Entity, Relation
 from scratchbus.http.models import Body, NotBlank, optional, takes
 from scratchbus.http.moments import AnyMoment
-from scratchbus.http.parameters import MAX_BUDGET, Absent, AnyId, AnyTime, Limit, Once, ScopeName, register_id
+from scratchbus.http.parameters import Absent, AnyId, AnyTime, Limit, Once, ScopeName, register_id
 from scratchbus.http.server import MemoryBus
+from scratchbus.settings import MAX_BUDGET
 
 router = APIRouter(tags=["facts"])
 PATH: Final = "/scopes/{scope}/facts"

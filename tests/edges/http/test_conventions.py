@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from importlib.resources import files
 from typing import Any
 
 import httpx2
 import pytest
 
 from scratchbus import Bus, new_id
+from scratchbus.settings import MAX_BUDGET
 from tests.edges.http.conftest import Served, serving
 from tests.faults.servers import DURABLE, Server, embedded_binary
 from tests.waiting import eventually
@@ -345,3 +347,8 @@ def test_if_match_is_refused_where_it_is_unsupported(http, bus: Bus, page, verb,
     answer = http.post(path, json=body, headers={"If-Match": '"7"'})
     assert (answer.status_code, answer.json()["type"]) == (422, "urn:scratchbus:problem:unknown-precondition")
     assert bus.page(page).get(found.id) == found
+
+
+def test_the_console_has_the_largest_budget_of_the_api():
+    view = files("scratchbus.http") / "console/views/memory/context.js"
+    assert f'max="{MAX_BUDGET}"' in view.read_text()
