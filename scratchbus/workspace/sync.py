@@ -44,11 +44,12 @@ class WorkspaceSynced(NamedTuple):
 
 @dataclass
 class MergeBase:
-    """The common state: items by id in the order of the file, the text of the notes, and the position in the log."""
+    """The common state: items by id in the order of the file, the text of the notes, and a position of each."""
 
     items: dict[str, Entry] = field(default_factory=dict)
     notes: str = ""
     position: str = ""
+    notes_position: str = ""
 
 
 class SyncState:
@@ -75,7 +76,8 @@ class SyncState:
         try:
             stored: dict[str, Any] = json.loads(self._path.read_bytes())
             items = {str(id): Entry(str(text), str(status)) for id, (text, status) in stored["items"].items()}
-            return MergeBase(items, str(stored["notes"]), str(stored["position"]))
+            position = str(stored["position"])
+            return MergeBase(items, str(stored["notes"]), position, str(stored.get("notes_position", position)))
         except (OSError, ValueError, LookupError, TypeError, AttributeError):
             return MergeBase()
 
@@ -116,9 +118,6 @@ class WorkspaceSync:
         if others keep changing it, OSError, and EngineError. Nothing is lost then: the next sync continues.
         """
         with self._state.locked():
-            record = self.bus.session(self.session)
-            if record is not None and record.ended:
-                raise SessionOver(self.session)  # its memories read as empty, which must not reach the files
             synced = self._state.read()
             wrote = [*self._sync_todo(synced), *self._sync_notes(synced)]
         return WorkspaceSynced(tuple(wrote))
@@ -127,6 +126,7 @@ class WorkspaceSync:
         wrote: list[str] = []
         for _ in range(_TRIES):
             file, list_ = settled(self._todo_file.path, self._todo_file.read), self._todo.read()
+            self._check_open()
             text = _unless_blank(file.text)
             bus = [(item.id, Entry(on_one_line(item.content), item.status)) for item in list_.todos]
             base = {} if file.is_blank else self._base(synced, bus)
@@ -142,7 +142,7 @@ class WorkspaceSync:
             except (RevisionConflict, FileChanged):
                 continue
             items = _in_the_order_of_the_file(entries(after), merged.todos)
-            if (items, list(items)) != (synced.items, list(synced.items)):
+            if base is not synced.items or (items, list(items)) != (synced.items, list(synced.items)):
                 synced.items, synced.position = items, str(self.bus.position())
                 self._state.write(synced)
             return wrote
@@ -155,8 +155,10 @@ class WorkspaceSync:
                 settled(self._notes_file.path, self._notes_file.read),
                 self._notepad.read_with_revision(),
             )
+            self._check_open()
             printable = content.replace("\0", "\ufffd")  # else the file would be binary
-            after = printable if file.is_blank else merge_text(synced.notes, file.text, printable)
+            base = self._notes_base(synced, printable)
+            after = printable if file.is_blank else merge_text(base, file.text, printable)
             try:
                 if after != printable:
                     self._notepad.write(after, revision=revision)
@@ -166,11 +168,26 @@ class WorkspaceSync:
                     wrote.append(NOTES)
             except (RevisionConflict, FileChanged):
                 continue
-            if after != synced.notes:
-                synced.notes = after
+            if after != synced.notes or base != synced.notes:
+                synced.notes, synced.notes_position = after, str(self.bus.position())
                 self._state.write(synced)
             return wrote
         raise Conflict(f"{self._notes_file.path} keeps changing; try again")
+
+    def _check_open(self) -> None:
+        """Raise SessionOver if the session has ended: what was read may be empty, and must not reach the files."""
+        record = self.bus.session(self.session)
+        if record is not None and record.ended:
+            raise SessionOver(self.session)
+
+    def _notes_base(self, synced: MergeBase, on_bus: str) -> str:
+        """Return the last common notes; none if they changed and are from another log, such as a lost one."""
+        if synced.notes and synced.notes != on_bus:
+            try:
+                self._notepad.as_of(synced.notes_position)
+            except (InvalidInput, NotFound, PositionLost, LogRewound):
+                return ""
+        return synced.notes
 
     def _base(self, synced: MergeBase, bus: list[Named]) -> dict[str, Entry]:
         """Return the last common items; none if the log never had those now missing on the bus."""

@@ -24,11 +24,11 @@ class Memory:
     """A todo list or a notepad: a value with revisions, as the bus keeps it."""
 
     def __init__(self, value: Any, happens: Callable[[], None]) -> None:
-        self.value, self.revision, self.past, self._happens = value, 0, {"0": value}, happens
+        self.value, self.revision, self._happens = value, 0, happens
+        self.past: dict[str, Any] = {}
 
     def put(self, value: Any) -> None:
         self.value, self.revision = value, self.revision + 1
-        self.past[str(self.revision)] = value
 
     def write(self, value: Any, *, revision: int) -> None:
         self._happens()
@@ -44,8 +44,9 @@ class Memory:
         self._happens()
         return self.value, self.revision
 
-    def as_of(self, position: str) -> TodoList:
-        return TodoList(todos=self.past[position])
+    def as_of(self, position: str) -> TodoList | str:
+        value = self.past[position]
+        return value if isinstance(value, str) else TodoList(todos=value)
 
 
 class FakeBus:
@@ -65,7 +66,10 @@ class FakeBus:
         return None
 
     def position(self) -> str:
-        return str(self.list.revision)
+        position = f"{self.list.revision}/{self.pad.revision}"
+        for each in (self.list, self.pad):
+            each.past[position] = each.value
+        return position
 
 
 class World:

@@ -15,6 +15,7 @@ import pytest
 from scratchbus import Bus, WorkspaceSync, watch_preferences, watch_workspace
 from scratchbus.errors import Conflict, InvalidInput, SessionOver, TooLarge
 from scratchbus.workspace import shared_file
+from scratchbus.workspace import sync as workspace_sync
 from scratchbus.workspace.merge import merge_text
 from scratchbus.workspace.shared_file import MAX_BYTES, FileChanged, SharedFile
 from tests.waiting import eventually
@@ -152,6 +153,58 @@ def test_the_end_of_a_session_does_not_empty_the_files(bus: Bus, project: Path, 
     with pytest.raises(SessionOver):
         sync.run()
     assert "one" in (project / "TODO.md").read_text()
+
+
+@pytest.mark.parametrize("name", ["TODO.md", "NOTES.md"])
+def test_a_session_that_ends_during_a_sync_does_not_empty_the_files(
+    bus: Bus, project: Path, sync: WorkspaceSync, monkeypatch: pytest.MonkeyPatch, name: str
+):
+    bus.todo("s1").write([{"id": "a", "content": "one"}])
+    bus.notepad("s1").write("two")
+    sync.run()
+
+    def settled(path: Path, read: Callable[[], Any]) -> Any:
+        if path.name == name:
+            bus.end_session("s1")
+        return read()
+
+    monkeypatch.setattr(workspace_sync, "settled", settled)
+    with pytest.raises(SessionOver):
+        sync.run()
+    assert "one" in (project / "TODO.md").read_text()
+    assert (project / "NOTES.md").read_text() == "two"
+
+
+def test_a_lost_log_does_not_empty_the_notes(bus: Bus, project: Path, sync: WorkspaceSync):
+    bus.notepad("s1").write("one\ntwo\n")
+    sync.run()
+    sync.bus.notepad("s1").write("two\n")
+    sync.run()
+    assert (project / "NOTES.md").read_text() == "two\n"
+    with Bus.connect("memory://another-log", source="workspace") as other:
+        other.notepad("s1").write("three\n")
+        again = WorkspaceSync(other, project, "s1")
+        again._state = sync._state  # as after an engine lost everything
+        again.run()
+        assert other.notepad("s1").read() == (project / "NOTES.md").read_text() == "two\nthree\n"
+        other.notepad("s1").write("three\n")
+        again.run()
+        assert (project / "NOTES.md").read_text() == "three\n"
+
+
+def test_everything_can_be_removed_after_a_log_was_lost(bus: Bus, project: Path, sync: WorkspaceSync):
+    bus.todo("s1").write([{"id": "a", "content": "one"}, {"id": "b", "content": "two"}])
+    bus.notepad("s1").write("one\ntwo\n")
+    sync.run()
+    with Bus.connect("memory://yet-another-log", source="workspace") as other:
+        again = WorkspaceSync(other, project, "s1")
+        again._state = sync._state
+        assert again.run().wrote == ("todo", "notepad")
+        other.todo("s1").write([{"id": "a", "content": "one"}])
+        other.notepad("s1").write("one\n")
+        again.run()
+        assert (project / "TODO.md").read_text() == "# TODO\n\n- [ ] one\n"
+        assert (project / "NOTES.md").read_text() == "one\n"
 
 
 def refuses(sync: WorkspaceSync, file: Path, problem: str, error: type[Exception] = InvalidInput) -> None:
