@@ -12,7 +12,7 @@ from scratchbus.domain.facts import Fact
 from scratchbus.domain.knowledge import Neighbour, Span, Why
 from scratchbus.domain.position import Position
 from scratchbus.domain.time_checks import as_time
-from scratchbus.domain.tokens import TokenCounter
+from scratchbus.domain.tokens import TokenCounter, checked_counter
 from scratchbus.domain.values import SCOPE_PAGES, Moment, check_whole, millis
 from scratchbus.engine.steps import Fetch, Step
 from scratchbus.errors import IndexFailed, NotFound
@@ -162,6 +162,7 @@ def render(
 ) -> Step[str]:
     """Return the facts that are true now as lines, the last asserted first, in at most `budget` tokens."""
     check_whole("budget", budget)
+    count = checked_counter(count)
     name = None if subject is None else check_label("subject", subject)
     ms, maximum = moment_of(at), most_in(budget, count)
     found, total = yield from read_facts(

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from scratchbus.context import assemble as assembling
 from scratchbus.context.assemble import Context, ContextRequest, Surfaced
 from scratchbus.context.compaction import WARNING, Warnings
-from scratchbus.domain.tokens import TokenCounter, estimate_tokens
+from scratchbus.domain.tokens import TokenCounter, checked_counter
 from scratchbus.readmodel.scope import Host
 
 
@@ -55,7 +55,7 @@ class Contexts:
         """
         budget = self._budget if budget is None else budget
         request = ContextRequest(
-            session, agent, page, budget, query, sections, counter or estimate_tokens, strict, scopes, files or {}
+            session, agent, page, budget, query, sections, checked_counter(counter), strict, scopes, files or {}
         )
         return self._bus.converse(assembling.assemble(self._bus.core, request, record, event_id))
 
@@ -76,7 +76,7 @@ class Contexts:
         age. Raises InvalidName and InvalidField.
         """
         budget = self._budget if budget is None else budget
-        request = ContextRequest(session, None, page, budget, query, (), counter or estimate_tokens)
+        request = ContextRequest(session, None, page, budget, query, (), checked_counter(counter))
         return self._bus.converse(assembling.surface(self._bus.core, request, record, event_id))
 
     def should_warn(self, used: float, limit: float, *, session: str | None = None) -> bool:

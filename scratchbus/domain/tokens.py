@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from math import ceil
-from typing import Final, Protocol
+from math import ceil, inf, nan
+from typing import Final, Protocol, SupportsFloat
+
+from scratchbus.errors import InvalidField, shown
 
 _PIECE: Final = re.compile(
     r"[0-9]"
@@ -33,6 +35,26 @@ class TokenCounter(Protocol):
     def __call__(self, text: str, /) -> int:
         """Return the number of tokens in a text."""
         ...
+
+
+def checked_counter(counter: TokenCounter | None) -> TokenCounter:
+    """Return a counter that rounds up what another one returns, by default `estimate_tokens`.
+
+    Raises InvalidField, also when it is called, unless the other one is a function that returns a number from 0 on.
+    """
+    if counter is None or counter is estimate_tokens:
+        return estimate_tokens
+    if not callable(counter):
+        raise InvalidField("counter", f"{shown(counter)} cannot be called; pass a function that counts tokens")
+
+    def count(text: str) -> int:
+        tokens: object = counter(text)
+        number = float(tokens) if isinstance(tokens, SupportsFloat) else nan
+        if not 0 <= number < inf:
+            raise InvalidField("counter", f"returned {shown(tokens)} for a text; return its number of tokens")
+        return ceil(number)
+
+    return count
 
 
 def estimate_tokens(text: str) -> int:

@@ -1,5 +1,6 @@
 """Contexts: one text about a session, an agent and a page, within a budget of tokens."""
 
+import math
 import re
 from secrets import token_hex
 
@@ -186,6 +187,24 @@ def test_reported_results_are_in_the_contexts_of_the_session(analyst):
     assert "Three rows" not in analyst.context.assemble(session=child).text
     analyst.page("session:s1").resolve(result.id)
     assert "Three rows" not in show(analyst).text
+
+
+def test_a_counter_may_return_fractions(analyst):
+    found = show(analyst, counter=lambda text: len(text) / 4, budget=60)
+    assert isinstance(found.tokens, int)
+    assert found.tokens == math.ceil(len(found.text) / 4) <= 60
+    facts = analyst.facts("shop")
+    facts.assert_fact("a", "uses", "b")
+    assert facts.render_triplets(10, counter=lambda text: len(text) / 4) == "a -> uses -> b"
+
+
+@pytest.mark.parametrize("returned", [None, "5", -1, math.nan, math.inf])
+def test_a_counter_that_returns_no_number_of_tokens_is_refused(analyst, returned):
+    for read in (show, lambda bus, **given: bus.facts("shop").render_triplets(60, **given)):
+        with pytest.raises(InvalidField, match="counter: returned"):
+            read(analyst, counter=lambda text: returned)
+        with pytest.raises(InvalidField, match="counter: 5 cannot be called"):
+            read(analyst, counter=5)
 
 
 def test_custom_counter_measures_the_budget(analyst):
