@@ -50,8 +50,13 @@ class Run(RunRecord):
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if error is not None:
             record_exception(self, error)
-        if error is None or isinstance(error, Exception):
-            record_reply(self, self._reply())
+        try:
+            if error is None or isinstance(error, Exception):
+                record_reply(self, self._reply())
+        finally:  # an interrupt while the model answers ends the run too
+            self._record()
+
+    def _record(self) -> None:
         try:
             self._scratchpad.record_run(self, event_id=self._event_id)
         except Exception as problem:

@@ -49,8 +49,13 @@ class AsyncRun(RunRecord):
     async def __aexit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if error is not None:
             record_exception(self, error)
-        if error is None or isinstance(error, Exception):
-            record_reply(self, await self._reply())
+        try:
+            if error is None or isinstance(error, Exception):
+                record_reply(self, await self._reply())
+        finally:  # an interrupt while the model answers ends the run too
+            await self._record()
+
+    async def _record(self) -> None:
         try:
             await self._scratchpad.record_run(self, event_id=self._event_id)
         except Exception as problem:

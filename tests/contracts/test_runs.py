@@ -162,6 +162,33 @@ def test_an_interrupt_is_recorded_without_a_prompt(bus, pad, model):
     assert [event.outcome for event in pad.history()] == ["exception"]
 
 
+def test_an_interrupt_of_the_last_call_leaves_the_run_recorded(bus, pad):
+    with pytest.raises(KeyboardInterrupt), bus.run("analyst", "Fix it", ask=Model(KeyboardInterrupt())) as run:
+        run.done("fixed")
+    assert [(event.kind, event.outcome) for event in pad.history()] == [("run_ended", "completed")]
+
+
+async def test_a_cancelled_last_call_leaves_the_run_recorded(engine, bus_name, connect):
+    is_asked = asyncio.Event()
+
+    async def ask(prompt):
+        is_asked.set()
+        await asyncio.Event().wait()
+
+    async def work(bus):
+        async with bus.run("analyst", "Fix it", ask=ask) as run:
+            run.done("fixed")
+
+    pad = connect("analyst").scratchpad("analyst")
+    async with AsyncBus.connect(engine.url, source="analyst", bus=bus_name, shards=engine.shards) as bus:
+        task = asyncio.create_task(work(bus))
+        await is_asked.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert [(event.kind, event.outcome) for event in pad.history()] == [("run_ended", "completed")]
+
+
 def test_a_run_is_in_the_history_of_the_scratchpad(bus, pad, model):
     with bus.run("analyst", "Count the beans", ask=model) as run:
         run.step("look", where="the jar", odd={1})
