@@ -7,6 +7,7 @@ import secrets
 import stat
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -14,7 +15,7 @@ from scratchbus.commands import preferences
 from scratchbus.domain.memories import Preference
 from scratchbus.domain.preference_file import FileChange, FileSection, SyncedAt, find_section, merge, replaced
 from scratchbus.domain.values import SCOPE_PAGES
-from scratchbus.engine.steps import Step, ask
+from scratchbus.engine.steps import Fetch, Step, ask
 from scratchbus.errors import Conflict, InvalidField, InvalidPosition, LogError, RevisionConflict, shown
 from scratchbus.projections.preferences import PREFIX
 from scratchbus.readmodel.scope import Core
@@ -54,7 +55,7 @@ def sync(core: Core, page: str, file: Path | str) -> Step[Synced]:
     synced = Synced([], [], [], False)
     scope = page.removeprefix(SCOPE_PAGES)
     for _ in range(_TRIES):
-        target, before = _read(path)
+        target, before = yield Fetch(partial(_read, path))
         text = _decoded(path, before or b"")
         try:
             section = find_section(text, PREFIX)
@@ -67,7 +68,7 @@ def sync(core: Core, page: str, file: Path | str) -> Step[Synced]:
         log = yield from _log_id(core, page)
         stored = {each.id: each for each in (yield from preferences.read_all(core, page))}
         merged = merge(section.items, (yield from _base(core, page, section, log)), _remembered(stored))
-        synced.conflicts.extend(merged.conflicts)
+        synced.conflicts.extend(key for key in merged.conflicts if key not in synced.conflicts)  # of earlier tries
         try:
             for change in merged.changes:
                 yield from _write(core, page, change, stored.get(change.subject))
@@ -80,7 +81,7 @@ def sync(core: Core, page: str, file: Path | str) -> Step[Synced]:
         after = replaced(text, section, scope, sync_point, _remembered(stored)).encode()
         if after == before:
             return synced
-        if _replace(path, target, before, after):
+        if (yield Fetch(partial(_replace, path, target, before, after))):
             return synced._replace(is_written=True)
     raise Conflict(f"{path} or the preferences keep changing; try again")
 
@@ -126,6 +127,7 @@ def _read(path: Path) -> tuple[Path, bytes | None]:
 
     A link may lead to a file beside it, such as CLAUDE.md to AGENTS.md, but not elsewhere: that may be someone else's.
     """
+    target = path
     try:
         target = path.resolve()
         if target.parent != path.parent.resolve():

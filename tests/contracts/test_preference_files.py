@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scratchbus import Bus
+from scratchbus import AsyncBus, Bus
 from scratchbus.domain import preference_file
 from scratchbus.domain.preference_file import BEGIN, END, find_section
 from scratchbus.errors import InvalidField
@@ -223,6 +224,49 @@ def test_a_concurrent_edit_on_the_bus_stays_in_the_history(preferences, file, co
     monkeypatch.setattr(preference_sync, "merge", merge_and_edit)
     assert preferences.sync(file).conflicts == ["quotes"]
     assert [event.text for event in preferences.history("quotes")] == ["double", "typographic", "single"]
+
+
+def test_a_conflict_is_reported_once_however_often_the_sync_tries(preferences, file, connect, monkeypatch):
+    preferences.remember("quotes", "double")
+    preferences.sync(file)
+    edit(file, "double", "single")
+    preferences.remember("quotes", "none")
+    write, tries = preference_sync._write, []
+
+    def interrupted(*arguments):
+        tries.append(1)
+        if len(tries) < 3:
+            connect("ada").preferences("ada/shop").remember("quotes", f"other {len(tries)}")
+        return (yield from write(*arguments))
+
+    monkeypatch.setattr(preference_sync, "_write", interrupted)
+    assert preferences.sync(file) == (["quotes"], [], ["quotes"], True)
+    assert len(tries) == 3
+
+
+def test_a_relative_path_in_a_deleted_directory_is_refused(preferences, tmp_path, monkeypatch):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(InvalidField, match=r"AGENTS\.md: cannot be written"):
+        preferences.sync("AGENTS.md")
+
+
+async def test_a_sync_does_not_block_the_event_loop(file, monkeypatch):
+    threads = []
+    for name in ("_read", "_replace"):
+        function = getattr(preference_sync, name)
+
+        def called(*arguments, function=function):
+            threads.append(threading.get_ident())
+            return function(*arguments)
+
+        monkeypatch.setattr(preference_sync, name, called)
+    async with AsyncBus.connect("memory://", bus="preferences-async", source="tester") as bus:
+        await bus.preferences("ada").remember("quotes", "double")
+        assert (await bus.preferences("ada").sync(file)).is_written
+    assert len(threads) >= 2
+    assert threading.get_ident() not in threads
 
 
 def test_a_section_of_another_bus_deletes_nothing(preferences, file, connect):
