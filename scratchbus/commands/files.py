@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from hashlib import sha256
 from operator import attrgetter
@@ -118,7 +119,8 @@ def write(core: Core, root: str, arguments: Mapping[str, Any]) -> Step[ScratchFi
         if not (yield from is_retry(core, command.on(core, page), command.about)):  # else it is on disk, or newer
             yield Fetch(WhileLocked(lock, partial(directory(core, root).put, command.path, content)))
         written = yield from edit(core, page, command)
-        yield from _evict(core, root, lock)
+        with suppress(FilesUnavailable):  # it is written; the next eviction tries again
+            yield from _evict(core, root, lock)
     finally:
         lock.close()
     return cast(ScratchFile, written)
@@ -233,10 +235,14 @@ def _evict_session(core: Core, session: str) -> Step[int]:
 
 
 def _evict(core: Core, root: str, lock: IO[bytes]) -> Step[int]:
-    """Evict files that are too old, then the oldest ones while the total is too large; return how many."""
+    """Evict files that are too old, then the oldest ones while the total is too large; return how many.
+
+    Raises FilesUnavailable for the first file that cannot be deleted, after all others.
+    """
     page, scratch = page_of_session(root), directory(core, root)
     files = sorted((yield from present(core, root)), key=lambda file: file.seq)
     total, oldest_ms, count = sum(file.size for file in files), 0, 0
+    failures: list[FilesUnavailable] = []
     keep_ms = core.settings.ms("keep_files")
     if keep_ms is not None and files:
         oldest_ms = (yield from query_page(core.log, page, core.fresh, "get", page)).now - keep_ms
@@ -247,9 +253,15 @@ def _evict(core: Core, root: str, lock: IO[bytes]) -> Step[int]:
                 yield Fetch(WhileLocked(lock, partial(scratch.remove, file.path)))
             except InvalidField:  # something else is at its path, or above it
                 reason = "missing"
+            except FilesUnavailable as error:
+                failures.append(error)
+                total -= file.size  # newer files must not go in its place
+                continue
             yield from edit(core, page, RemoveFile.parse({"path": file.path, "why": reason}))
             total -= file.size
             count += 1
+    if failures:
+        raise failures[0]
     return count
 
 

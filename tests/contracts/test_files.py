@@ -163,6 +163,24 @@ def test_files_are_evicted_by_age(bus, files, clock):
     assert [event.why for event in files.history("old")[1:]] == ["age"]
 
 
+def test_a_file_that_cannot_be_evicted_stops_neither_writes_nor_other_evictions(files, clock, monkeypatch):
+    for path in ("stuck", "old"):
+        files.write(path, "1")
+    clock.advance("31d")
+    remove = ScratchDirectory.remove
+
+    def failing_remove(self, path):
+        if path == "stuck":
+            raise FilesUnavailable("stuck", "Permission denied")
+        return remove(self, path)
+
+    monkeypatch.setattr(ScratchDirectory, "remove", failing_remove)
+    assert files.write("new", "2").path == "new"
+    assert paths(files.list()) == ["new", "stuck"]
+    with pytest.raises(FilesUnavailable, match="Permission denied"):
+        files.sync()
+
+
 def test_files_are_evicted_by_total_size_oldest_first(connect):
     files = connect("tester", max_files=10).files("s1")
     for name in "abc":
