@@ -42,10 +42,13 @@ def erase(core: Core, page: str, id: str, reason: str, event_id: str | None) -> 
     archiver is at work.
     """
     tombstone = yield from _erase_one(core, page, id, reason, event_id)
-    pending = [tombstone]
+    pending, seen = [tombstone], {page}
     while pending:
         parent = pending.pop()
         for copy in (yield from copies_in_forks(core, parent.page, parent.subject)):
+            if copy.page in seen:
+                continue  # an older version could record a session as its own fork
+            seen.add(copy.page)
             copy_id = f"{parent.id}/{copy.page}"
             pending.append((yield from _erase_one(core, copy.page, copy.subject, reason, copy_id, parent.position)))
     return tombstone

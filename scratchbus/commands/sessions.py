@@ -104,6 +104,8 @@ def begin(core: Core, parent: str, id: str | None, is_fork: bool, copy: bool, ev
     page = page_of_session(parent)
     check_flag("copy_notepad", copy)
     check_own_event_id(event_id)
+    if id == parent:
+        raise SessionExists(id)
     if id is not None:
         spawn_id = event_id or f"begin-{short_hash(f'{page} {page_of_session(id)}')}"
         return (yield from _begin(core, _Beginning(parent, id, is_fork, copy, spawn_id, is_given=event_id is not None)))

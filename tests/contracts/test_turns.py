@@ -5,13 +5,15 @@ from __future__ import annotations
 import pytest
 
 from scratchbus import AsyncBus, Bus
-from scratchbus.commands import erase, forks
+from scratchbus.commands import erase, forks, sessions
+from scratchbus.commands.memory import edit
 from scratchbus.errors import (
     EngineUnreachable,
     EventIdReused,
     InvalidField,
     InvalidId,
     NotFound,
+    SessionExists,
     SessionOver,
     TooLarge,
 )
@@ -283,6 +285,23 @@ def test_erasing_a_turn_erases_it_in_all_forks(bus, turns):
     assert bus.page("session:s1").erase(summary.id, reason="asked for", event_id="e1").id == "e1"
     assert log_length(bus) == length
     assert bus.verify().findings == []
+
+
+@pytest.mark.parametrize("begin", ["spawn_session", "fork_session"])
+def test_a_session_is_no_child_of_itself(bus, begin):
+    for event_id in (None, "e1"):
+        with pytest.raises(SessionExists):
+            getattr(bus, begin)("q", session="q", event_id=event_id)
+    assert bus.session("q") is None
+    assert bus.sessions() == []
+
+
+def test_erasing_a_turn_of_a_session_that_is_its_own_fork_ends(bus):
+    command = sessions.BeginSession.parse({"session": "q", "fork": True, "copied": True, "event_id": "e1"})
+    bus.converse(edit(bus.core, "session:q", command))  # as an older version recorded it
+    turn = bus.turns("q").append("user", "x")
+    assert bus.page("session:q").erase(turn.id, reason="asked for").subject == turn.id
+    assert bus.turns("q").list() == []
 
 
 def test_an_erasure_spares_a_forks_own_turn_with_the_same_id(bus, turns, clock, monkeypatch):
