@@ -20,6 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(given: list[str]) -> int:
     _replace_closed_streams()
+    _escape_unknown_characters()
     columns = min(_columns(), _MAX_COLUMNS)
     if given in (["--help"], ["-h"]) and columns in (_DEFAULT_COLUMNS, _MAX_COLUMNS):
         try:
@@ -41,6 +42,12 @@ def _replace_closed_streams() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115  # for as long as the process runs
+
+
+def _escape_unknown_characters() -> None:
+    """Print an escape for each character that the encoding of standard output lacks, as standard error does."""
+    if sys.stdout.errors == "strict" and not sys.stdout.encoding.lower().startswith("utf"):
+        sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
 
 
 def _help(columns: int) -> str:

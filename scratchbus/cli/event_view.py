@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 import scratchbus
 from scratchbus.cli.invocation import Invocation
+from scratchbus.cli.json_text import escaped_json
 from scratchbus.cli.output import IN_PIPES, SPARE, WIDER, WIDEST, Cell, Column, Columns
 from scratchbus.cli.text import STATUS_STYLES, TODO_MARKS, ago, clock, compact, id_cell, one_line, plural
 
@@ -177,7 +178,7 @@ def exporter(invocation: Invocation, form: str) -> Callable[[scratchbus.Event], 
 
     def write(event: scratchbus.Event) -> None:
         row = scratchbus.export_row(event)
-        row["event"] = scratchbus.escaped(row["event"])
+        row["event"] = escaped_json(row["event"])
         invocation.out.csv_row([row[name] for name in names])
 
     return write

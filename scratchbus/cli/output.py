@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import scratchbus
+from scratchbus.cli.json_text import escaped_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -91,12 +92,11 @@ class Output:
         """Print a JSON document on one line."""
         import json  # late, as all that `--help` does not need
 
-        is_unicode = sys.stdout.encoding.lower().startswith("utf")
-        self.json_line(json.dumps(document, ensure_ascii=not is_unicode))
+        self.json_line(json.dumps(document, ensure_ascii=False))
 
     def json_line(self, document: str) -> None:
         """Print a line of JSON."""
-        self._write(scratchbus.escaped(document))
+        self._write(escaped_json(document))
 
     def line(self, text: str) -> None:
         """Print plain text."""

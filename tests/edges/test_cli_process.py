@@ -154,6 +154,19 @@ def test_unwritable_output_is_one_error(cli: Cli, command: str):
     assert run_in_shell(cli, f"$scratchbus {command} > /dev/full") == (1, "", full)
 
 
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_characters_that_the_output_cannot_encode_are_escaped(cli: Cli, encoding: str):
+    cli.json("resolve", cli.add("日本"))  # a tail has an arrow too
+    outputs = {}
+    for command in ("list", "list --json", "tail --format csv", "tail --format jsonl", "tail"):
+        code, outputs[command], errors = run_in_shell(cli, f"PYTHONIOENCODING={encoding} $scratchbus {command}")
+        assert (code, errors) == (0, ""), command
+        assert r"\u65e5\u672c" in outputs[command], command
+    assert json.loads(outputs["list --json"])["content"] == "日本"
+    exported = [json.loads(line) for line in outputs["tail --format jsonl"].splitlines()]
+    assert exported == cli("tail", "--format", "jsonl").documents
+
+
 def test_closed_streams_act_like_the_null_device(cli: Cli):
     assert run_in_shell(cli, "$scratchbus add observation one --source a >&-") == (0, "", "")
     assert run_in_shell(cli, "$scratchbus show ZZZZZZ 2>/dev/full") == (3, "", "")
