@@ -36,10 +36,9 @@ class _Archive(BusCommand):
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
         """Parse its arguments, or pass those of a former subcommand to the group that now has it."""
+        valued = {name for option in self.params if not getattr(option, "is_flag", True) for name in option.opts}
         before = ["", *args]
-        if not any(
-            arg in _FORMER and last not in ("--reason", "--event-id") for last, arg in zip(before, args, strict=False)
-        ):
+        if not any(arg in _FORMER and last not in valued for last, arg in zip(before, args, strict=False)):
             return super().make_context(info_name, args, parent, **extra)
         from scratchbus.cli.archive import log_archive
 

@@ -36,6 +36,12 @@ def test_archive_with_ids_archives_observations(cli: Cli):
     assert cli("archive").code == 2
 
 
+def test_archive_takes_options_whose_value_is_the_name_of_a_former_subcommand(cli: Cli):
+    added = cli.anywhere("add", "observation", "x", "--source", "test", "--page", "run", "--json").document["id"]
+    done = cli.anywhere("archive", added, "--page", "run", "--source", "verify", "--json")
+    assert done.document["status"] == "archived", done.err
+
+
 def test_log_archive_has_its_own_command_and_its_former_one(cli: Cli, directory: Path):
     assert all(word in cli("log-archive", "--help").out for word in ("run", "list", "verify"))
     for command in ("run", "list", "ls"):
