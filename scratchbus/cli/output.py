@@ -252,9 +252,8 @@ class Output:
 
 
 def paragraphs(text: str) -> str:
-    """Return a text with its line breaks, and a mark for each other character that is not printable."""
-    lines = (line.expandtabs(4) for line in text.splitlines())
-    return "\n".join("".join(char if char.isprintable() else "�" for char in line) for line in lines)
+    """Return a text with its line breaks, and a mark for each character that a terminal would obey or hide."""
+    return "\n".join(scratchbus.visible(line.expandtabs(4)) for line in text.splitlines())
 
 
 def _one_line(text: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+import scratchbus
 from scratchbus.cli.output import Cell
 
 SHORT = 8
@@ -62,9 +63,8 @@ def clock(then: datetime, now: datetime) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return a text on one line, with a mark for each character that is not printable."""
-    line = " ".join(text.split())
-    return line if line.isprintable() else "".join(char if char.isprintable() else "�" for char in line)
+    """Return a text on one line, with a mark for each character that a terminal would obey or hide."""
+    return scratchbus.visible(" ".join(text.split()))
 
 
 def compact(value: Any) -> str:

@@ -44,6 +44,12 @@ def test_control_characters_are_replaced(char: str):
         assert char not in shown
 
 
+@pytest.mark.parametrize("text", ["👩\u200d👩\u200d👧", "می\u200cخواهم"])
+def test_joined_emoji_and_letters_stay_joined(text: str):
+    assert one_line(text) == paragraphs(text) == text
+    assert text in compact({"a": text})
+
+
 def test_one_line_and_paragraphs_normalize_white_space():
     assert one_line("one\n\ttwo\r\nthree ") == "one two three"
     assert paragraphs("one\n\ttwo\r\nthree") == "one\n    two\nthree"
