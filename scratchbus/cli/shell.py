@@ -38,7 +38,8 @@ def run_command(arguments: Sequence[str]) -> int:
         return _fail(str(problem), exit_code(problem))
     except OSError as problem:
         _forget_unwritable_output()
-        return _fail(f"{problem.strerror or problem}; check the disk, the terminal and the files", INTERNAL)
+        file = f"{problem.filename}: " if isinstance(problem.filename, str) else ""
+        return _fail(f"{file}{problem.strerror or problem}; check the disk, the terminal and the files", INTERNAL)
     except Exception as problem:
         description = f"{type(problem).__name__}: {problem}"
         return _fail(

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import click
+
+_ASIDE = re.compile(r"\((Did you mean [^()]*\?)\)$")
 
 _CUTOFF = 0.62
 """How similar an option must be to be suggested, from 0 to 1."""
@@ -10,7 +14,7 @@ _CUTOFF = 0.62
 
 def usage_line(problem: click.ClickException, program: str) -> str:
     """Return one line that says what is wrong with the command line, and which --help describes it."""
-    text = " ".join(_said_by(problem).split()).rstrip(".")
+    text = _ASIDE.sub(r"\1", " ".join(_said_by(problem).split())).rstrip(".")
     context = problem.ctx if isinstance(problem, click.UsageError) else None
     command = context.command_path if context is not None else program
     separator = " See" if text.endswith("?") else "; see"

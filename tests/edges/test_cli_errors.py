@@ -65,6 +65,10 @@ def test_the_exit_codes_have_their_documented_values():
     ("arguments", "hint"),
     [
         (["lst"], "did you mean 'list'?"),
+        (
+            ["notes"],
+            "no such command 'notes'. did you mean one of: 'note', 'notepad', 'types'? see `scratchbus --help`",
+        ),
         (["list", "--typ", "x"], "no such option '--typ'. did you mean '--type'? see `scratchbus list --help`"),
         (["list", "--tags", "x"], "did you mean '--tag'?"),
         (["link", _NOBODY, "--action", "x"], "no such option '--action'; see `scratchbus link --help`"),
@@ -212,6 +216,16 @@ def test_an_internal_error_is_one_line_that_names_the_debug_switch(cli: Cli, mon
     assert "SCRATCHBUS_DEBUG=1" in error
     monkeypatch.setenv("SCRATCHBUS_DEBUG", "1")
     assert "Traceback" in cli("active").err
+
+
+def test_an_error_of_the_operating_system_names_the_file(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    unit = tmp_path / "systemd/user/scratchbus-lost.service"
+    unit.parent.mkdir(parents=True)
+    unit.symlink_to(tmp_path / "nowhere")
+    assert f"scratchbus: {unit}: No such file or directory; check" in _error_line(
+        cli.anywhere("systemd", "uninstall", "--user"), 1
+    )
 
 
 def test_standard_input_must_be_utf8(cli: Cli):
