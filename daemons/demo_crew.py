@@ -56,9 +56,10 @@ class Crew:
         return name in self._processes
 
     def is_done(self, name: str) -> bool:
-        """Return whether a daemon has finished. Raises DemoFailed when it failed."""
+        """Return whether a daemon has finished. Raises DemoFailed if it failed, KeyboardInterrupt once interrupted."""
         code = self._processes[name].poll()
         if code:
+            self._check_interrupt()  # Ctrl-C reaches the daemons too, and one that still starts fails by it
             raise self._exit_failure(name, code)
         return code == 0
 

@@ -13,8 +13,11 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
-from daemons.demo_crew import Crew
+from daemons.demo import _Demo
+from daemons.demo_crew import Crew, DemoFailed
+from daemons.demo_report import Report
 from daemons.demo_sample import sample_log
 from daemons.rules import read_rules
 from scratchbus.settings import shipped
@@ -133,6 +136,21 @@ def test_an_interrupted_demo_stops_its_processes_and_cleans_up(demo, directory, 
     assert process.returncode == 130
     assert list(directory.iterdir()) == []
     assert processes_of(directory) == []
+
+
+def test_daemons_that_ctrl_c_ends_are_no_failure(directory):
+    interrupted = threading.Event()
+    with Crew(directory, {}, interrupted) as crew:
+        crew.start("router", "no-such-daemon")
+        eventually(lambda: crew._processes["router"].poll(), "it fails")
+        with pytest.raises(DemoFailed):
+            crew.is_done("router")
+        interrupted.set()
+        with pytest.raises(KeyboardInterrupt):
+            crew.is_done("router")
+        (directory / "router.log").write_text('{"event": "started"}')
+        with pytest.raises(KeyboardInterrupt):
+            _Demo(directory, None, None, Report(Console()), None, 0.0)._stop(crew)
 
 
 def continue_when_aborted(pid):
