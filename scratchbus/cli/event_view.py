@@ -21,9 +21,9 @@ KIND_STYLES = {
 _SHOWN_REASONS = {"expired", "auto_archived", "displaced", "refuted", "reopened"}  # the others repeat the status
 
 
-def columns_of(*titles: str) -> Columns[scratchbus.Event]:
-    """Return these columns of events, with ages as of now."""
-    now = datetime.now(UTC)
+def columns_of(*titles: str, at: datetime | None = None) -> Columns[scratchbus.Event]:
+    """Return these columns of events, with ages and times as of a time, by default now."""
+    now = at or datetime.now(UTC)
     columns: Columns[scratchbus.Event] = (
         Column("position", lambda event: Cell(str(event.position)), 18, min_terminal=IN_PIPES),
         Column("when", lambda event: Cell(ago(event.at, now)), 5, right=True),
@@ -161,9 +161,17 @@ def show_history(invocation: Invocation, events: Sequence[scratchbus.Event]) -> 
     invocation.out.listing(columns_of(*HISTORY), events, empty="Nothing has happened yet")
 
 
-def show_event(invocation: Invocation, event: scratchbus.Event) -> None:
-    """Show one event of the log on one line."""
-    invocation.out.row(columns_of(*LOG), event)
+def log_printer(invocation: Invocation) -> Callable[[scratchbus.Event], None]:
+    """Return a function that prints an event of the log on one line; a terminal gets a heading for each new day."""
+    out, day = invocation.out, datetime.now(UTC).astimezone().date()
+
+    def show(event: scratchbus.Event) -> None:
+        nonlocal day
+        if out.is_terminal and day != (day := event.at.astimezone().date()):
+            out.sentence(Cell(f"{day:%A, %Y-%m-%d}", "dim"))
+        out.row(columns_of(*LOG, at=event.at), event)
+
+    return show
 
 
 def exporter(invocation: Invocation, form: str) -> Callable[[scratchbus.Event], None]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import click
 
 import scratchbus
 from scratchbus.cli.arguments import TIME
 from scratchbus.cli.commands import PAGE, command
-from scratchbus.cli.event_view import exporter, show_event
+from scratchbus.cli.event_view import exporter, log_printer
 from scratchbus.cli.invocation import Invocation, OpenPage, pass_invocation
 from scratchbus.cli.observation_view import show_watched
 from scratchbus.cli.shell_completion import kinds as kind_names
@@ -55,7 +53,7 @@ def tail(
                 bus.types.get(name)
             except UnknownType as problem:  # probably a typo, but events of a removed type are still in the log
                 invocation.out.note(str(problem))
-        show = partial(show_event, invocation) if form is None else exporter(invocation, form)
+        show = log_printer(invocation) if form is None else exporter(invocation, form)
         pages = None if invocation.page is None else [invocation.page]
         start = bus.position() if after == "now" else after
         for event in bus.events(start, follow=follow, pages=pages, types=types or None, kinds=kinds or None):

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import click
@@ -19,6 +20,8 @@ import pytest
 
 from scratchbus import Bus, Facts, NewObservation, Page
 from scratchbus.cli import main
+from scratchbus.cli.event_view import log_printer
+from scratchbus.cli.invocation import Invocation
 from scratchbus.cli.root import root
 from scratchbus.cli.shell import run_command
 from tests.edges.conftest import PROGRAM, ROOT, Cli
@@ -238,6 +241,25 @@ def test_the_rows_of_a_tail_line_up(bus: Bus, cli: Cli, is_terminal: bool):
         rows = [row for row in re.sub(r"\x1b\[[0-9;]*m", "", tail.seen.decode()).splitlines() if row]
     assert len(rows) == 3
     assert len({row.index(" test ") for row in rows}) == 1, rows
+
+
+def test_a_tail_on_a_terminal_has_a_heading_for_each_day(
+    bus: Bus, cli: Cli, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    bus.page(cli.page).add("observation", "one")
+    (event,) = bus.events(pages=[cli.page])
+    noon = datetime.now(UTC).astimezone().replace(hour=12, minute=0, second=0)
+    days = [noon - timedelta(days=40), noon - timedelta(days=1), noon - timedelta(days=1), noon]
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "120")
+    show = log_printer(Invocation())
+    for seq, day in enumerate(days):
+        show(event.model_copy(update={"ms": round(day.timestamp()) * 1_000, "seq": seq}))
+    lines = [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in capsys.readouterr().out.splitlines()]
+    assert [line.strip() for line in lines if not line.startswith("12:00:00  added ")] == [
+        f"{day:%A, %Y-%m-%d}" for day in (days[0], days[1], days[3])
+    ]
+    assert len(lines) == 7
 
 
 def test_watch_prints_a_line_for_each_change_into_a_pipe(cli: Cli):
