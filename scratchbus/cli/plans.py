@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import click
@@ -19,8 +20,9 @@ from scratchbus.cli.commands import (
 from scratchbus.cli.invocation import Invocation
 from scratchbus.cli.output import Cell
 from scratchbus.cli.text import TODO_MARKS, one_line
-from scratchbus.errors import InvalidField, shown
+from scratchbus.errors import InvalidField, RevisionConflict, shown
 
+_TRIES = 10  # to append an item while others change the list
 _STYLES = {"in_progress": "bold", "completed": "dim", "cancelled": "dim"}
 
 
@@ -56,6 +58,39 @@ def write_todo(invocation: Invocation, session_id: str, plan: scratchbus.Todo, t
     TODOS is a JSON list of items with id, content and status; - reads it from standard input.
     """
     _show_todo(invocation, session_id, plan.write(_json_of(todos), **options))
+
+
+@todo.command("add", examples=("scratchbus todo add 'Survey the sheets' --session s1",))
+@content_argument("content")
+@click.option("--status", metavar="STATUS", type=click.Choice(list(TODO_MARKS)), help="Its status.  [default: pending]")
+@session_memory("todo", writes=True)
+def add_todo(
+    invocation: Invocation, session_id: str, plan: scratchbus.Todo, content: str, event_id: str | None,
+    **fields: str | None,
+) -> None:  # fmt: skip
+    """Append an item to the todo list.
+
+    Its id is the next number, or the event id if that is given; - reads CONTENT from standard input.
+    """
+    item = {"content": content, **given(**fields)}
+    if event_id is not None:
+        _show_todo(invocation, session_id, plan.write([{"id": event_id, **item}], merge=True, event_id=event_id))
+        return
+    for _ in range(_TRIES - 1):
+        with suppress(RevisionConflict):
+            return _show_todo(invocation, session_id, _appended(plan, item))
+    _show_todo(invocation, session_id, _appended(plan, item))
+
+
+def _appended(plan: scratchbus.Todo, item: dict[str, str]) -> scratchbus.TodoList:
+    """Append an item under the next number. Raises RevisionConflict if the list changes meanwhile, and InvalidField."""
+    known = plan.read()
+    id = str(1 + max((int(each.id) for each in known.todos if each.id.isdecimal()), default=0))
+    found = plan.write([{"id": id, **item}], merge=True, revision=known.revision)
+    if all(each.id != id for each in found.todos):
+        problem = f"the list is full, with {len(found.todos)} items; replace it with `scratchbus todo write`"
+        raise InvalidField("todos", problem)
+    return found
 
 
 @todo.command("set", examples=("scratchbus todo set --session s1 2 --status in_progress",))

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.real
 _WRITES = """
 add update review resolve reopen refute clear-resolved claim claim-next release link erase
 types/push note/add note/scratch note/update note/delete notepad/write notepad/append notepad/update
-todo/write todo/set scratchpad/write context context/surface
+todo/write todo/add todo/set scratchpad/write context context/surface
 """
 _NOBODY = "01M7YR8MB3MXGS4N6BSF10E4QF"
 _ADD = ("add", "observation", "x", "--source", "me")

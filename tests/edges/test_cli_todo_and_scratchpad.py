@@ -7,8 +7,8 @@ import os
 
 import pytest
 
-from scratchbus import Bus
-from scratchbus.daemon.exit_codes import USAGE
+from scratchbus import Bus, Todo, TodoList
+from scratchbus.daemon.exit_codes import INVALID_INPUT, USAGE
 from tests.edges.conftest import Cli
 
 pytestmark = pytest.mark.real
@@ -45,6 +45,45 @@ def test_a_todo_list_is_printed_as_text(cli: Cli, mine: str):
     done = cli("todo", "read", "--session", mine)
     assert done.out == "[>] 1 survey the �[31msheets\n[-] 2 fix\n"
     assert done.err == "revision 3: 2 total, 1 in progress, 1 cancelled\n"
+
+
+def test_todo_add_appends_under_the_next_number(cli: Cli, mine: str):
+    cli("todo", "write", "--session", mine, '[{"id": 7, "content": "survey"}, {"id": "x", "content": "fix"}]')
+    cli("todo", "add", "check", "--session", mine)
+    added = cli.json("todo", "add", "report", "--session", mine, "--status", "in_progress").document
+    assert [(each["id"], each["content"], each["status"]) for each in added["todos"]][2:] == [
+        ("8", "check", "pending"), ("9", "report", "in_progress"),
+    ]  # fmt: skip
+
+
+def test_todo_add_with_an_event_id_appends_once(cli: Cli, mine: str):
+    for _ in range(2):
+        cli("todo", "add", "check", "--session", mine)
+        once = cli.json("todo", "add", "report", "--session", mine, "--event-id", "step-1").document
+        assert [each["id"] for each in once["todos"]] == ["1", "step-1"]
+    found = cli.json("todo", "read", "--session", mine).document
+    assert [each["id"] for each in found["todos"]] == ["1", "step-1", "2"]
+
+
+def test_concurrent_todo_adds_are_all_kept(cli: Cli, mine: str, bus: Bus, monkeypatch: pytest.MonkeyPatch):
+    plan, read, others = type(bus.todo(mine)), type(bus.todo(mine)).read, ["another", "a third"]
+
+    def read_before_another(self: Todo) -> TodoList:
+        found = read(self)
+        if others:
+            bus.todo(mine).write([{"id": str(len(found.todos) + 1), "content": others.pop()}], merge=True)
+        return found
+
+    monkeypatch.setattr(plan, "read", read_before_another)
+    added = cli.json("todo", "add", "mine", "--session", mine).document["todos"]
+    assert [each["content"] for each in added] == ["a third", "another", "mine"]
+
+
+def test_todo_add_to_a_full_list_is_refused(cli: Cli, mine: str):
+    cli("todo", "write", "--session", mine, json.dumps([{"id": id, "content": "x"} for id in range(256)]))
+    refused = cli("todo", "add", "y", "--session", mine)
+    assert (refused.code, refused.out) == (INVALID_INPUT, "")
+    assert "the list is full, with 256 items" in refused.err
 
 
 def test_an_unknown_todo_status_is_a_usage_error(cli: Cli, mine: str):

@@ -66,6 +66,7 @@ COMMANDS: dict[str, frozenset[str]] = {
     "todo write --session s []": READS,
     'todo write --session s [{{"id":"1","content":"x"}}]': APPENDS,
     "todo set --session s 1 --content x": APPENDS,
+    "todo add --session s x": APPENDS,
     "todo inject --session s": READS,
     "scratchpad show me": READS,
     "scratchpad whoami me": READS,
