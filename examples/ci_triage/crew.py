@@ -26,12 +26,11 @@ def scripted_model(prompt: str) -> str:
 
 
 def report(bus: Bus, path: str) -> list[Observation]:
-    """Publish the failed tests of a JUnit report, and the release that they block."""
+    """Publish the tests of a JUnit report that failed or could not run, and the release that they block."""
     page = bus.page("ci")
     failures = []
     for case in ElementTree.parse(path).iter("testcase"):
-        problem = case.find("failure")
-        if problem is not None:
+        for problem in case.findall("failure") or case.findall("error"):
             name = f"{case.get('classname')}::{case.get('name')}"
             failures.append(
                 page.add("risk_alert", f"{name}: {problem.get('message')}", dedupe_key=name, metadata={"test": name})

@@ -10,9 +10,11 @@ import shutil
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from scratchbus import Bus, Page
+from scratchbus.errors import Claimed
 
 
 def watch_disks(page: Page, disks: list[Path], limit: float) -> None:
@@ -26,7 +28,8 @@ def watch_disks(page: Page, disks: list[Path], limit: float) -> None:
 
 def watch_backups(page: Page, directory: Path, hours: float) -> None:
     """Alert when the newest file in a directory is too old, or there is none."""
-    newest = max((file.stat().st_mtime for file in directory.iterdir() if file.is_file()), default=0.0)
+    files = directory.iterdir() if directory.is_dir() else ()
+    newest = max((file.stat().st_mtime for file in files if file.is_file()), default=0.0)
     age = (time.time() - newest) / 3600
     problem = None
     if not newest:
@@ -42,7 +45,8 @@ def report(page: Page, key: str, type: str, problem: str | None) -> None:
         page.add(type, problem, dedupe_key=key, tags=["homelab"], metadata={"key": key}, ttl="1d")
         return
     for gone in page.list(status="active", tags=["homelab"], metadata={"key": key}):
-        page.resolve(gone.id, reason="fine again")
+        with suppress(Claimed):  # someone is on it; a later check resolves it
+            page.resolve(gone.id, reason="fine again")
 
 
 def show(page: Page) -> None:
@@ -67,7 +71,7 @@ def main() -> None:
         page = bus.page()
         try:
             if given.log is not None and given.once:
-                subprocess.run(logwatch, check=True)
+                subprocess.run(logwatch, check=False)  # it says itself what is wrong
             elif given.log is not None:
                 ssh = subprocess.Popen([*logwatch, "--follow"])
             while True:
@@ -84,4 +88,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with suppress(KeyboardInterrupt):
+        main()

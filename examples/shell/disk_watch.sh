@@ -10,16 +10,16 @@ PAGE=${PAGE:-main}
 LIMIT=${LIMIT:-90}             # percent
 DISKS=${DISKS:-df -P -x tmpfs} # prints what is used as `df -P` does
 
-# call METHOD PATH BODY: prints the answer; what is wrong with a request goes to stderr, and the next look tries again.
+# call METHOD PATH BODY: says on stderr what is wrong with a request, and fails; the next look tries again.
 call() {
-  curl -sS --fail-with-body --retry 3 --max-time 20 -X "$1" "$API/pages/$PAGE$2" \
-    -H 'Content-Type: application/json' -d "$3" || echo " (in $1 $2)" >&2
+  answer=$(curl -sS --fail-with-body --retry 3 --max-time 20 -X "$1" "$API/pages/$PAGE$2" \
+    -H 'Content-Type: application/json' -d "$3") || { echo "$answer (in $1 $2)" >&2; return 1; }
 }
 
 alert() { # MOUNT PERCENT
   # The same dedupe key while the alert is open: each further look counts it again, and it lives for another hour.
   call POST /observations "{\"type\": \"risk_alert\", \"content\": \"Disk $1 is $2% full\", \"source\": \"disk-watch\",
-    \"tags\": [\"disk\"], \"dedupe_key\": \"disk:$1\", \"metadata\": {\"mount\": \"$1\"}, \"ttl\": \"1h\"}" >/dev/null
+    \"tags\": [\"disk\"], \"dedupe_key\": \"disk:$1\", \"metadata\": {\"mount\": \"$1\"}, \"ttl\": \"1h\"}" || return 0
   echo "alert: $1 is $2% full"
 }
 
@@ -28,7 +28,7 @@ resolve() { # MOUNT: the open alert about it, if there is one
   id=$(curl -sS --get "$API/pages/$PAGE/observations" -d tag=disk -d status=active -d limit=1 \
     --data-urlencode "metadata={\"mount\": \"$1\"}" | sed -n 's/.*"items":\[{"id":"\([0-9A-Z]*\)".*/\1/p')
   [ -z "$id" ] && return
-  call POST "/observations/$id/resolve" '{"reason": "there is room again"}' >/dev/null
+  call POST "/observations/$id/resolve" '{"reason": "there is room again"}' || return 0
   echo "resolved: $1"
 }
 

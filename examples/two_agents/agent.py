@@ -65,7 +65,9 @@ def carry_out(page: Page, repository: Path, task: Observation, model: Model) -> 
 
 
 def run(name: str, repository: Path, model: Model = scripted_model) -> None:
-    """Work until no task is open."""
+    """Work until no task is open. Exits if there is no repository, which would fail all tasks."""
+    if not repository.is_dir():
+        sys.exit(f"{repository} is not a directory; name your checkout")
     with Bus.connect(source=name) as bus:
         page = bus.page("repo")
         while page.list(status="active", tags="task", limit=1):

@@ -106,6 +106,19 @@ def test_the_shell_and_node_examples_work_together(bus: Bus, embedded_url: str, 
         assert page.get(alert.id).status == "resolved"
 
 
+def test_the_shell_example_says_what_is_wrong(embedded_url: str, tmp_path: Path):
+    disks = tmp_path / "df"
+    disks.write_text("/dev/a 100 95 5 95% /\n/dev/b 100 95 5 95% /b\n")
+    with serving(embedded_url) as served:
+        environment = {**os.environ, "DISKS": f"cat {disks}", "PAGE": "no(name)", "API": served.api}
+        done = subprocess.run(
+            [str(EXAMPLES / "shell/disk_watch.sh"), "--once"], env=environment, capture_output=True, text=True,
+            timeout=PATIENCE, check=False,
+        )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr.count("no(name)") >= 2, done.stderr  # the answers, which say what a page may be called
+
+
 def test_the_homelab_example_reports_problems(bus: Bus, tmp_path: Path):
     backups, log = tmp_path / "backups", tmp_path / "auth.log"
     backups.mkdir()
@@ -124,6 +137,19 @@ def test_the_homelab_example_reports_problems(bus: Bus, tmp_path: Path):
     assert len(bus.page().list(status="resolved", tags="homelab")) == 1
 
 
+def test_the_homelab_example_leaves_what_others_claim(bus: Bus, tmp_path: Path):
+    program = (EXAMPLES / "homelab/homelab.py", "--backups", tmp_path / "backups", "--once", "--disk-limit", 1.1)
+    alert = f" 90  There is no backup in {tmp_path / 'backups'}"
+    assert run(*program) == [alert]
+    (claimed,) = bus.page().active()
+    claim = bus.page().claim(claimed.id, ttl="1h")
+    (tmp_path / "backups").mkdir()
+    (tmp_path / "backups/monday.tar").write_text("x")
+    assert run(*program, "--log", tmp_path / "no.log") == [alert]
+    bus.page().release(claimed.id, fence=claim.fence)
+    assert run(*program) == []
+
+
 def test_the_ci_triage_example_triages_before_the_release(bus: Bus, tmp_path: Path):
     (tmp_path / "junit.xml").write_text(REPORT)
     first, *triaged, last = run(EXAMPLES / "ci_triage/crew.py", tmp_path / "junit.xml")
@@ -139,6 +165,21 @@ def test_the_ci_triage_example_triages_before_the_release(bus: Bus, tmp_path: Pa
     (claimed,) = [event for event in bus.events(kinds="claimed") if event.subject == page.list(tags="release")[0].id]
     closed = [event.seq for event in bus.events(kinds="status_changed") if event.type == "risk_alert"]
     assert max(closed) < claimed.seq
+
+
+def test_the_ci_triage_example_counts_tests_that_could_not_run(bus: Bus, tmp_path: Path):
+    (tmp_path / "junit.xml").write_text(REPORT.replace("<failure", "<error"))
+    assert run(EXAMPLES / "ci_triage/crew.py", tmp_path / "junit.xml")[0].startswith("2 failures; ready: [")
+
+
+def test_the_two_agents_example_needs_a_repository(bus: Bus, tmp_path: Path):
+    run(EXAMPLES / "two_agents/plan.py")
+    done = subprocess.run(
+        launcher.command(EXAMPLES / "two_agents/agent.py", "alice", tmp_path / "none"),
+        capture_output=True, text=True, timeout=PATIENCE, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (1, f"{tmp_path / 'none'} is not a directory; name your checkout\n")
+    assert len(bus.page("repo").list(tags="task", status="active")) == 4
 
 
 def test_the_two_agents_example_shares_a_repository(bus: Bus, tmp_path: Path):
