@@ -17,7 +17,7 @@ from rich.console import Console
 
 from scratchbus import Bus, Observation, Page, stop_engine, urgency, visible
 from scratchbus.daemon import INTERNAL, INTERRUPTED, OK, exit_code
-from scratchbus.errors import FileGone, ScratchbusError
+from scratchbus.errors import FileGone, InvalidInput, InvalidURL, ScratchbusError
 
 from .demo_console import PAUSE, Serve, console, portions
 from .demo_crew import Crew, DemoFailed, interruptible, without_settings
@@ -102,6 +102,8 @@ class _Demo:
     def run(self, interrupted: threading.Event) -> Outcome:
         """Run all chapters and return the numbers. Stops every process it started, also after an error."""
         started = time.monotonic()
+        if self._url.startswith("memory:"):
+            raise InvalidURL("the demo has several processes, which cannot share memory://; leave --url out")
         log = self._log()
         logs = self._directory / "logs"
         logs.mkdir()
@@ -135,13 +137,15 @@ class _Demo:
         return outcome
 
     def _log(self) -> Path:
-        """Return the path of the log to read. Raises FileGone when it does not exist."""
+        """Return the path of the log to read. Raises FileGone when it does not exist, InvalidInput for no file."""
         if self._given_log is None:
             sample = self._directory / "sample.log"
             sample.write_text(sample_log(), encoding="utf-8")
             return sample
-        if not self._given_log.is_file():
+        if not self._given_log.exists():
             raise FileGone(str(self._given_log))
+        if not self._given_log.is_file():
+            raise InvalidInput(f"{self._given_log}: is not a regular file; give --log the path of a log file")
         return self._given_log.absolute()
 
     def _start(self, crew: Crew) -> None:

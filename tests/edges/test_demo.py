@@ -127,6 +127,19 @@ def test_a_missing_log_is_an_error(demo, directory):
     assert list(directory.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ("'/dev/null'", "/dev/null: is not a regular file; give --log the path of a log file"),
+        ("url='memory://x'", "the demo has several processes, which cannot share memory://; leave --url out"),
+    ],
+)
+def test_what_the_daemons_cannot_read_is_refused_at_once(demo, directory, arguments, problem):
+    _, err = (process := demo(arguments)).communicate(timeout=60)
+    assert (process.returncode, err) == (5, f"demo: {problem}\n")
+    assert list(directory.iterdir()) == []
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_demo_stops_its_processes_and_cleans_up(demo, directory, number):
     process = demo()
