@@ -70,7 +70,10 @@ class MemoryTool:
 
     def _str_replace(self, arguments: Mapping[str, Any], event_id: str | None) -> str:
         path, old, new = arguments["path"], arguments["old_str"], arguments.get("new_str", "")
-        before = self._content(path, f"Error: {answers.missing(path)}")
+        try:
+            before = self._content(path, "")
+        except MemoryToolError:
+            before = ""  # a repeated call is still recognised
         try:
             text = self._texts.replace(answers.relative(path), old, new, event_id=event_id)
         except (NotFound, InvalidInput):
@@ -83,7 +86,6 @@ class MemoryTool:
     def _insert(self, arguments: Mapping[str, Any], event_id: str | None) -> str:
         path, line = arguments["path"], arguments["insert_line"]
         does_not_exist = f"Error: The path {path} does not exist"
-        self._content(path, does_not_exist)
         try:
             self._texts.insert(answers.relative(path), line, arguments["insert_text"], event_id=event_id)
         except (NotFound, InvalidInput):

@@ -175,12 +175,17 @@ def test_a_repeated_call_changes_nothing(bus, tool):
         {"command": "rename", "old_path": "/memories/a", "new_path": "/memories/b"},
         {"command": "delete", "path": "/memories/b"},
     ]
+    answers = []
     for number, call in enumerate(calls):
         first = tool.answer(call, event_id=f"toolu_{number}")
         length = log_length(bus)
         assert tool.answer(call, event_id=f"toolu_{number}") == first
         assert not first.is_error
         assert log_length(bus) == length
+        answers.append(first)
+    for number, call in enumerate(calls):  # also when the file is gone
+        assert tool.answer(call, event_id=f"toolu_{number}") == answers[number]
+    assert log_length(bus) == length
 
 
 @pytest.mark.engines("memory", "embedded-4-shards")
