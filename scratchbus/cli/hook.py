@@ -111,6 +111,8 @@ def _read_input() -> HookInput:
     text = sys.stdin.buffer.read(MAX_INPUT + 1)
     if len(text) > MAX_INPUT:
         raise InvalidInput(f"standard input is longer than {MAX_INPUT:,} bytes; a hook reads no more")
+    if not text.strip():
+        raise InvalidInput("standard input is empty; a hook reads the JSON of its event there, see `setup`")
     try:
         hook_input = json.loads(text)
     except (ValueError, RecursionError):

@@ -176,7 +176,16 @@ def _with(existing: Document, added: Document) -> Document:
         elif isinstance(current, dict) and isinstance(value, dict):
             found[name] = _with(current, value)
         elif isinstance(current, list) and isinstance(value, list):
-            found[name] = [each for each in current if not _OWN_HOOK.search(json.dumps(each))] + value
+            found[name] = [kept for each in current for kept in _without_own(each)] + value
         else:
             found[name] = value
     return found
+
+
+def _without_own(group: Any) -> list[Any]:
+    """Return a group of hooks without ours, as a list of one; an empty list if there are only ours."""
+    if not _OWN_HOOK.search(json.dumps(group)):
+        return [group]
+    hooks = group.get("hooks") if isinstance(group, dict) else None
+    kept = [each for each in hooks if not _OWN_HOOK.search(json.dumps(each))] if isinstance(hooks, list) else []
+    return [{**group, "hooks": kept}] if kept else []

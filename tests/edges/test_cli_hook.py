@@ -185,6 +185,11 @@ GARBAGE = (
 )
 
 
+def test_a_hook_without_input_says_that_it_is_empty(hooks: Hooks):
+    hooks.raw("stop", b"\n")
+    assert "standard input is empty" in hooks.err
+
+
 @pytest.mark.parametrize("given", GARBAGE, ids=lambda given: repr(given[:30]))
 @pytest.mark.parametrize("name", NAMES)
 def test_invalid_input_stops_no_agent(hooks: Hooks, name: str, given: bytes):

@@ -111,6 +111,19 @@ def test_setup_keeps_hooks_of_other_programs_that_name_scratchbus(project: Path)
         assert (found[0], len(found)) == (other, 2)
 
 
+def test_setup_keeps_hooks_that_were_added_beside_its_own(project: Path):
+    run_setup(project, "claude")
+    file = project / ".claude/settings.json"
+    settings = json.loads(file.read_text())
+    other = {"type": "command", "command": "date"}
+    settings["hooks"]["Stop"][0]["hooks"].append(other)
+    file.write_text(json.dumps(settings))
+    run_setup(project, "claude")
+    first, second = json.loads(file.read_text())["hooks"]["Stop"]
+    assert first["hooks"] == [other]
+    assert " hook stop " in second["hooks"][0]["command"]
+
+
 def test_setup_configures_every_hook(project: Path):
     run_setup(project, "claude")
     hooks = json.loads((project / ".claude/settings.json").read_text())["hooks"]
