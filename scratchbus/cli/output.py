@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import scratchbus
+from scratchbus.cli.cut import cut, least_width
 from scratchbus.cli.json_text import escaped_json
 
 if TYPE_CHECKING:
@@ -194,6 +195,7 @@ class Output:
         A part of a longer table has no heading, and keeps the columns that are empty in this part.
         """
         from rich.table import Table
+        from rich.text import Text
 
         table = Table(
             box=None, expand=True, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", show_header=not as_part
@@ -202,22 +204,18 @@ class Output:
         shown = []
         for column in columns:
             cells = [column.cell(item) for item in items]
+            title, texts = cut(Text(column.title)), [cut(cell.rich) for cell in cells]
             if column is last:
-                table.add_column(column.title, no_wrap=True, overflow="ellipsis", ratio=1)
-            elif column.min_terminal <= self.console.width and (as_part or any(cell.rich for cell in cells)):
+                width = None if as_part else least_width(texts, self.console.width)
+                table.add_column(title, width=width, ratio=1)
+            elif column.min_terminal <= self.console.width and (as_part or any(texts)):
                 width = column.wide_width if as_part and self.console.width >= WIDE else None
                 is_padded = as_part and self.console.width >= SPARE and cells[0].short is None
-                min_width = column.width if is_padded else None
-                table.add_column(
-                    column.title,
-                    justify="right" if column.right else "left",
-                    no_wrap=True,
-                    width=width,
-                    min_width=width or min_width,
-                )
+                min_width = width or (column.width if is_padded else None)
+                table.add_column(title, justify="right" if column.right else "left", width=width, min_width=min_width)
             else:
                 continue
-            shown.append([cell.rich for cell in cells])
+            shown.append(texts)
         for row in zip(*shown, strict=True):
             table.add_row(*row)
         return table

@@ -208,6 +208,17 @@ def test_a_terminal_gets_colour_and_short_ids(cli: Cli):
         assert b"31m" not in plain.seen
 
 
+@pytest.mark.parametrize("columns", ["40", "80", "120"])
+def test_the_last_column_of_a_table_has_room(cli: Cli, monkeypatch: pytest.MonkeyPatch, columns: str):
+    cli.add("no backup of the old server", "--source", "s" * 128)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", columns)
+    for command in (["list"], ["recall", "backup"]):  # a long source; long reasons, and the page's name
+        lines = cli(*command).out.splitlines()
+        assert len(lines) == 2
+        assert "no backup" in lines[1], lines
+
+
 def test_content_does_not_control_the_terminal(cli: Cli):
     id = cli.add("evil \x1b]0;title\x07 \x1b[2J text", "--owner", "bob", "--context", "a=\x9b31m")
     for command in (["list"], ["show", id, "--history"], ["tail"], ["active"]):
