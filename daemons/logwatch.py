@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import sys
 import threading
 import time
@@ -36,9 +37,9 @@ logger = structlog.get_logger(__name__)
 class Logwatch:
     """Publishes an observation for each line that a rule matches, then stores how far it read.
 
-    The event id of a line derives from the identity of its file, its offset and the rule. A line that is published
-    again, after a crash or because the file is read again, is therefore counted once. If the bus does not know the last
-    published observation, it is another bus or was emptied, and the file is read from its start.
+    The event id of a line derives from the page, the identity of its file, its offset and the rule. A line that is
+    published again, after a crash or because the file is read again, is therefore counted once. If the bus does not
+    know the last published observation, it is another bus or was emptied, and the file is read from its start.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class Logwatch:
         from_start: bool = False,
     ) -> None:
         self._name = page
+        self._prefix = _prefix(page)
         self._rules = rules
         self._log = log
         self._file = file
@@ -119,7 +121,7 @@ class Logwatch:
         if sighting is None:
             return False
         try:
-            observation = page.add(**sighting, event_id=f"logwatch:{line.identity}:{line.offset}:{rule.name}")
+            observation = page.add(**sighting, event_id=f"{self._prefix}:{line.identity}:{line.offset}:{rule.name}")
         except EventIdReused:
             return False  # counted before the rule was changed, or before the line was whole
         except (InvalidField, UnknownType) as problem:
@@ -145,6 +147,11 @@ class Logwatch:
             return bool(page.history(self._last_id))  # the observation may have left the page
         except NotFound:
             return False
+
+
+def _prefix(page: str) -> str:
+    """Return the prefix of event ids on a page. They are unique in a bus, and each of its pages counts a line once."""
+    return "logwatch" if page == "main" else f"logwatch.{hashlib.sha256(page.encode()).hexdigest()[:8]}"
 
 
 @daemon("logwatch")

@@ -73,6 +73,15 @@ def test_rereading_from_the_start_counts_nothing_twice(bus, page, log, watch, tm
     assert bus.position() == end
 
 
+def test_each_page_counts_the_same_log(bus, page, log, watch, tmp_path):
+    append(log, "192.0.2.1", "192.0.2.1")
+    once(watch(), bus)
+    for name in ("night", "day"):
+        elsewhere = Logwatch(name, read_rules(shipped("logwatch.yaml")), log, BookmarkFile(tmp_path / f"{name}.json"))
+        once(elsewhere, bus)
+        assert attempts(bus.page(name)) == attempts(page) == {"192.0.2.1": 2}
+
+
 def test_a_crash_before_saving_the_bookmark_counts_nothing_twice(bus, page, log, watch, monkeypatch):
     append(log, "192.0.2.1", "192.0.2.1")
 
