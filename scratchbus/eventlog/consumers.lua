@@ -174,11 +174,13 @@ if OPERATION == 'again' then -- redelivers the dead letters at these positions
 end
 
 if OPERATION == 'settle' and TOKEN ~= '' and field('settled') == TOKEN then -- a repeated call: all is settled
-  for i = FIRST, #ARGV do
-    if not is_passed(ARGV[i]) then
-      local state
-      for _, entry in ipairs(read_out()) do if entry[1] == ARGV[i] then state = entry[4] end end
-      if (state == 'w' or state == 'o') and STATE == 'a' then return {-1, ARGV[i]} end -- it was taken back
+  if STATE == 'a' then
+    local states = {}
+    for _, entry in ipairs(read_out()) do states[entry[1]] = entry[4] end
+    for i = FIRST, #ARGV do
+      local state = states[ARGV[i]]
+      local is_taken_back = state == 'w' or state == 'o'
+      if is_taken_back or not state and not is_passed(ARGV[i]) then return {-1, ARGV[i]} end
     end
   end
   return {1}

@@ -179,6 +179,43 @@ def test_an_ack_of_an_earlier_batch_is_refused(declared, page, clock):
     ack(declared, current)
 
 
+def test_an_ack_of_an_event_that_came_back_is_refused(declared, page):
+    fill(page, 2)
+    batch = declared.pull("router")
+    ack(declared, batch, 0)
+    declared.nack("router", batch.token, batch.deliveries[1].position, "failed", delay=0)
+    with pytest.raises(NotDelivered):
+        ack(declared, batch, 1)
+    current = declared.pull("router")
+    with pytest.raises(NotDelivered):
+        ack(declared, batch, 1)
+    ack(declared, batch, 0)
+    assert contents(current) == ["1"]
+    ack(declared, current)
+
+
+def test_an_ack_of_a_dead_letter_that_came_back_is_refused(bus, page):
+    bus.declare_subscription("router", max_attempts=1)
+    fill(page, 1)
+    batch = bus.pull("router")
+    bus.nack("router", batch.token, batch.deliveries[0].position, "failed")
+    bus.retry_dead_letters("router")
+    again = bus.pull("router")
+    with pytest.raises(NotDelivered):
+        ack(bus, batch)
+    ack(bus, again)
+
+
+def test_an_ack_of_another_event_after_the_batch_is_refused(declared, page):
+    fill(page, 1)
+    batch = declared.pull("router")
+    ack(declared, batch)
+    (later,) = fill(page, 1)
+    with pytest.raises(NotDelivered):
+        declared.ack("router", batch.token, later.position)
+    assert len(declared.pull("router").deliveries) == 1
+
+
 def test_events_can_be_acked_in_any_order(declared, page, clock):
     fill(page, 3)
     batch = declared.pull("router", lease="5s")
