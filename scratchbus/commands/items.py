@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 from scratchbus.commands.copied_errors import copied
 from scratchbus.commands.execution import Occasion, nth_suffix
 from scratchbus.commands.memory_reads import fresh_memory
+from scratchbus.domain.checks import check_own_event_id
 from scratchbus.domain.event import Event
 from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.item_events import ItemDeleted, ItemPut, ItemUsed
@@ -93,10 +94,20 @@ def read(core: Core, page: str) -> Step[StoreItems]:
     return StoreItems(cached, (yield from _now(core, page)) if cached.memory.has_expiring else 0)
 
 
-def write(core: Core, page: str, changes: Iterable[ItemChange]) -> Step[int]:
-    """Put and delete items, in batches; return how many. Nothing is written if one of them is invalid."""
-    checked = [change.checked() for change in _all_of(ItemChange, "changes", changes)]
-    return (yield from _append(core, page, map(_new_event, checked)))
+def write(core: Core, page: str, changes: Iterable[ItemChange], event_id: str | None = None) -> Step[int]:
+    """Put and delete items, in batches; return how many. Nothing is written if one of them is invalid.
+
+    A call with an `event_id` is appended apart from those of others; a retry completes it.
+    """
+    check_own_event_id(event_id)
+    events = [_new_event(change.checked()) for change in _all_of(ItemChange, "changes", changes)]
+    if event_id is None:
+        return (yield from _append(core, page, events))
+    occasion = Occasion.of(core, page, event_id, "items_written", [(subject, fields) for _, subject, fields in events])
+    job = _Additions(events, {"by": core.by, **reasons()}, occasion.digest)
+    for batch in _batches([job], event_id, page):
+        yield from append(core.log, page, batch.writes)
+    return len(events)
 
 
 def _all_of(kind: type[T], field: str, values: Iterable[T]) -> list[T]:
@@ -161,10 +172,11 @@ def _new_event(change: ItemChange) -> _NewEvent:
 
 
 class _Additions(NamedTuple):
-    """The events that a caller wants to append, the caller, and the cause."""
+    """The events that a caller wants to append, the caller and cause, and the digest of a call with its own id."""
 
     events: list[_NewEvent]
     common: dict[str, Any]
+    digest: str = ""
 
 
 class _Batch(NamedTuple):
@@ -223,7 +235,7 @@ def _batches(jobs: Sequence[_Additions], id: str, page: str) -> Iterator[_Batch]
 def _write(job: _Additions, event: _NewEvent, id: str, page: str) -> Write:
     kind, subject, fields = event
     draft = Draft(kind, id, page, subject, "", job.common | fields)
-    write = Write(draft, Op.PUT, "")
+    write = Write(draft, Op.PUT, job.digest)
     write.body = encode_fields(draft.fields) or encode_body(write.event)
     return write
 

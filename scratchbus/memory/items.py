@@ -28,17 +28,25 @@ class Items(PageMemory):
         """Return the current items, to get and search any number of them."""
         return self._do(items.read)
 
-    def put(self, namespace: Sequence[str], key: str, value: Mapping[str, Any], *, ttl: int | None = None) -> None:
+    def put(
+        self,
+        namespace: Sequence[str],
+        key: str,
+        value: Mapping[str, Any],
+        *,
+        ttl: int | None = None,
+        event_id: str | None = None,
+    ) -> None:
         """Put a value. With `ttl`, in milliseconds, it expires that long after its last use."""
-        self.write([ItemChange(namespace, key, value, ttl=ttl)])
+        self.write([ItemChange(namespace, key, value, ttl=ttl)], event_id=event_id)
 
-    def delete(self, namespace: Sequence[str], key: str) -> None:
+    def delete(self, namespace: Sequence[str], key: str, *, event_id: str | None = None) -> None:
         """Delete an item, if it is there; its history stays."""
-        self.write([ItemChange(namespace, key, None)])
+        self.write([ItemChange(namespace, key, None)], event_id=event_id)
 
-    def write(self, changes: Iterable[ItemChange]) -> int:
-        """Put and delete items, up to 1,000 in a batch; return how many."""
-        return self._do(items.write, changes)
+    def write(self, changes: Iterable[ItemChange], *, event_id: str | None = None) -> int:
+        """Put and delete items, up to 1,000 in a batch; return how many. A retry with an `event_id` completes it."""
+        return self._do(items.write, changes, event_id)
 
     def use(self, used: Iterable[StoreItem]) -> int:
         """Restart the time to live of items; return how many. Items that never expire are left out."""

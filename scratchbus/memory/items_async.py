@@ -27,18 +27,24 @@ class AsyncItems(AsyncPageMemory):
         return await self._do(items.read)
 
     async def put(
-        self, namespace: Sequence[str], key: str, value: Mapping[str, Any], *, ttl: int | None = None
+        self,
+        namespace: Sequence[str],
+        key: str,
+        value: Mapping[str, Any],
+        *,
+        ttl: int | None = None,
+        event_id: str | None = None,
     ) -> None:
         """Put a value. With `ttl`, in milliseconds, it expires that long after its last use."""
-        await self.write([ItemChange(namespace, key, value, ttl=ttl)])
+        await self.write([ItemChange(namespace, key, value, ttl=ttl)], event_id=event_id)
 
-    async def delete(self, namespace: Sequence[str], key: str) -> None:
+    async def delete(self, namespace: Sequence[str], key: str, *, event_id: str | None = None) -> None:
         """Delete an item, if it is there; its history stays."""
-        await self.write([ItemChange(namespace, key, None)])
+        await self.write([ItemChange(namespace, key, None)], event_id=event_id)
 
-    async def write(self, changes: Iterable[ItemChange]) -> int:
-        """Put and delete items, up to 1,000 in a batch; return how many."""
-        return await self._do(items.write, changes)
+    async def write(self, changes: Iterable[ItemChange], *, event_id: str | None = None) -> int:
+        """Put and delete items, up to 1,000 in a batch; return how many. A retry with an `event_id` completes it."""
+        return await self._do(items.write, changes, event_id)
 
     async def use(self, used: Iterable[StoreItem]) -> int:
         """Restart the time to live of items; return how many. Items that never expire are left out."""

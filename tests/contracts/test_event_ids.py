@@ -5,13 +5,21 @@ from datetime import UTC, datetime
 
 import pytest
 
-from scratchbus import AsyncJob, AsyncPage, Job, NewObservation, Page
+from scratchbus import AsyncJob, AsyncPage, ItemChange, Job, NewObservation, Page
 from scratchbus.commands import add, change
 from scratchbus.domain import time_checks
 from scratchbus.domain.digest import digest_of
 from scratchbus.domain.observation_models import GUARDS
 from scratchbus.engine.steps import Call, ask
-from scratchbus.errors import EngineError, EngineUnreachable, EventIdReused, InvalidField, InvalidTTL, NotReplicated
+from scratchbus.errors import (
+    EngineError,
+    EngineUnreachable,
+    EventIdReused,
+    InvalidField,
+    InvalidId,
+    InvalidTTL,
+    NotReplicated,
+)
 from tests.engines import ALL
 from tests.faults.interposing import interposed, losing_replies
 from tests.inspection import log_length
@@ -255,6 +263,31 @@ def test_every_write_of_a_page_takes_an_event_id(facade):
 def test_every_write_of_a_job_takes_an_event_id(facade):
     writes = {name for name in vars(facade) if not name.startswith("_")} - READ_OF_A_JOB
     assert not [name for name in writes if "event_id" not in inspect.signature(getattr(facade, name)).parameters]
+
+
+@pytest.mark.parametrize("count", [3, 1_001])
+def test_retried_write_of_items_changes_nothing(bus, count):
+    items, namespace = bus.items("shop"), ("prices",)
+    changes = [ItemChange(namespace, f"{n}", {"cents": n}) for n in range(count)]
+    assert items.write(changes, event_id="EV-1") == count
+    items.put(namespace, "0", {"cents": 99}, ttl=3_600_000, event_id="EV-2")
+    items.delete(namespace, "1", event_id="EV-3")
+    end = bus.position()
+    assert items.write(changes, event_id="EV-1") == count
+    items.put(namespace, "0", {"cents": 99}, ttl=3_600_000, event_id="EV-2")
+    items.delete(namespace, "1", event_id="EV-3")
+    assert bus.position() == end
+    with pytest.raises(EventIdReused):
+        items.put(namespace, "0", {"cents": 98}, ttl=3_600_000, event_id="EV-2")
+    with pytest.raises(EventIdReused):
+        items.write(changes[:2], event_id="EV-1")
+    with pytest.raises(InvalidId):
+        items.delete(namespace, "2", event_id="")
+    stored = items.read()
+    assert bus.position() == end
+    assert [stored.get(namespace, key) and stored.get(namespace, key).value for key in "012"] == [
+        {"cents": 99}, None, {"cents": 2},
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("field", ["expires_at", "remind_at", "not_before"])

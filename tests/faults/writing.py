@@ -94,6 +94,12 @@ WRITES = {name: _on_page(each) for name, each in OPERATIONS.items()} | {
         lambda bus, session, **how: bus.todo(session).write([{"id": "1", "content": "look"}], **how),
         ("todo_written",),
     ),
+    "put an item": Writing(
+        _session, lambda bus, store, **how: bus.items(store).put(("a",), "b", {"n": 1}, **how), ("item_put",)
+    ),
+    "delete an item": Writing(
+        _session, lambda bus, store, **how: bus.items(store).delete(("a",), "b", **how), ("item_deleted",)
+    ),
     "write a scratchpad": Writing(
         lambda bus: [], lambda bus, **how: bus.scratchpad("subject").write("mine", **how), ("scratchpad_written",)
     ),
