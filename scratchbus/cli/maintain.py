@@ -168,6 +168,8 @@ def _import_cloud_events(invocation: Invocation, file: BinaryIO, kind: str) -> N
         for name in kinds:
             opened.bus.types.get(name)  # raises UnknownType, before anything is written
         for arguments in additions:
+            if opened.page.name != "main":  # event ids are unique in a bus, and each page may get the same CloudEvent
+                arguments["event_id"] += f"@{opened.page.name}"
             with scratchbus.within_trace(arguments.pop("traceparent", None)):
                 opened.page.add(**arguments)
         ids = {arguments["event_id"] for arguments in additions}

@@ -66,6 +66,14 @@ def test_cloud_events_are_imported_as_observations_once(cli, file):
     assert cli.json("history", first["id"]).document["traceparent"] == TRACE
 
 
+def test_each_page_gets_a_cloud_event_once(cli, file):
+    file.write_text(f"{cloud_event('1', 'x')}\n{cloud_event('2', 'y')}")
+    for page in (cli.page, f"{cli.page}-too"):
+        for expected in (2, 0):
+            done = cli.anywhere("--page", page, "--json", "import", str(file), "--format", "cloudevents")
+            assert done.document == {"observations": expected, "events": 2}
+
+
 def test_lists_single_events_and_base64_data_are_imported(cli, file):
     file.write_text(f"[{cloud_event('a', 'x')}, {cloud_event('b')}]")
     assert cli.json("import", str(file), "--format", "cloudevents").document["observations"] == 2
