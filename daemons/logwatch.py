@@ -150,7 +150,7 @@ class Logwatch:
 
 
 def _prefix(page: str) -> str:
-    """Return the prefix of event ids on a page. They are unique in a bus, and each of its pages counts a line once."""
+    """Return the prefix of event ids on a page: an id is for one page, and each page counts a line once."""
     return "logwatch" if page == "main" else f"logwatch.{hashlib.sha256(page.encode()).hexdigest()[:8]}"
 
 

@@ -168,7 +168,7 @@ def _import_cloud_events(invocation: Invocation, file: BinaryIO, kind: str) -> N
         for name in kinds:
             opened.bus.types.get(name)  # raises UnknownType, before anything is written
         for arguments in additions:
-            if opened.page.name != "main":  # event ids are unique in a bus, and each page may get the same CloudEvent
+            if opened.page.name != "main":  # an event id is for one page, and each may get the same CloudEvent
                 arguments["event_id"] += f"@{opened.page.name}"
             with scratchbus.within_trace(arguments.pop("traceparent", None)):
                 opened.page.add(**arguments)
