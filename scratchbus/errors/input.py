@@ -97,7 +97,7 @@ class InvalidId(InvalidInput):
 
 
 class InvalidName(InvalidInput):
-    """The name of a bus or page is invalid."""
+    """The name of a page, session, scope, store or subscription is invalid; that of a bus raises SettingsError."""
 
 
 class InvalidSource(InvalidInput):
