@@ -5,18 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from scratchbus import Bus, NewObservation, because
 from scratchbus.archive.archiver import archive_bus
 from scratchbus.domain.registry_yaml import parse_registry
+from scratchbus.engine.steps import Step
+from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import read_checkpoint
 from scratchbus.eventlog.keys import PageKeys
+from scratchbus.readmodel import snapshots
+from scratchbus.readmodel.catch_up import catch_up
 from scratchbus.readmodel.verify import probe, verifier
 from scratchbus.readmodel.verify.findings import Finding
 from scratchbus.readmodel.verify.probe import Probe
 from scratchbus.scheduling.expiry import sweep
+from scratchbus.scheduling.paging_out import page_out
 from tests.engines import ONE
 from tests.inspection import archive, forget, keys_of, project, raw_append, send
 from tests.waiting import eventually
@@ -117,6 +123,95 @@ def test_a_concurrent_erasure_is_no_finding(bus: Bus, page, monkeypatch: pytest.
     monkeypatch.setattr(Probe, "read", disturbed)
     assert bus.verify().findings == []
     assert erased
+
+
+@pytest.fixture
+def secret(bus: Bus, page) -> str:
+    """An observation with relations and two events, folded, between others like it."""
+    ids = list[str]()
+    for number in range(9):
+        added = page.add("observation", f"{number}", tags=["t"], ttl="1d", evidence=ids[-1:])
+        ids.append(page.link(added.id, f"goal-{number}").id)
+    project(bus)
+    return ids[4]
+
+
+def test_relations_that_a_concurrent_erasure_drops_are_no_findings(
+    bus: Bus, page, secret: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before(
+        monkeypatch, Probe, "read", lambda self, commands: "heads:main" in str(commands), lambda: erase(page, secret)
+    )
+    assert bus.verify().findings == []
+
+
+def test_events_erased_between_a_read_and_its_fold_are_no_findings(
+    bus: Bus, page, secret: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def update() -> None:
+        for content in "abc":
+            page.update(secret, content=content)
+
+    before(monkeypatch, Probe, "read", lambda self, commands: "heads:main" in str(commands), update)
+    before(monkeypatch, Probe, "fold", lambda self, checkpoint, end: end.seq > 18, lambda: erase(page, secret))
+    assert bus.verify().findings == []
+    assert [event.kind for event in page.history(secret)] == ["erased"]
+
+
+@pytest.mark.parametrize("is_paged_out", [False, True])
+def test_what_an_unfolded_tombstone_is_about_is_no_finding(
+    bus: Bus, page, secret: str, is_paged_out: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if is_paged_out:
+        page.archive(secret)
+        project(bus)
+        eventually(lambda: bus.converse(page_out(bus.core, 0)).documents == 1)
+    folds = iter([True])  # before the tombstone
+
+    def fold(log: Log, shard: int) -> Step[None]:
+        if not next(folds, False):
+            raise KeyboardInterrupt
+        yield from catch_up(log, shard)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("scratchbus.commands.erase.catch_up", fold)
+        with pytest.raises(KeyboardInterrupt):
+            erase(page, secret)
+    assert bus.verify().findings == []
+    project(bus)
+    assert bus.verify().findings == []
+
+
+def test_a_snapshot_that_an_erasure_deletes_is_no_finding(
+    bus: Bus, page, secret: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("MIN_EVENTS", "OPEN_MIN_EVENTS"):
+        monkeypatch.setattr(snapshots, name, 1)
+    monkeypatch.setattr(snapshots, "EVENTS_PER_DOCUMENT", 0)
+    keys = keys_of(bus)
+    assert bus.converse(snapshots.take(keys, "main", lambda: True))
+    assert bus.converse(snapshots.take_open(keys, "main"))
+    before(monkeypatch, snapshots, "nearest", lambda *_: True, lambda: erase(page, secret))
+    assert bus.verify().findings == []
+
+
+def erase(page, id: str) -> None:
+    page.erase(id, reason="private")
+
+
+def before(
+    monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, is_now: Callable[..., bool], act: Callable[[], object]
+) -> None:
+    """Do something once, at the beginning of the first call of a conversation with such arguments."""
+    conversation, done = getattr(owner, name), list[object]()
+
+    def disturbed(*arguments: Any) -> Step[Any]:
+        if not done and is_now(*arguments):
+            done.append(True)
+            act()
+        return (yield from conversation(*arguments))
+
+    monkeypatch.setattr(owner, name, disturbed)
 
 
 def test_unfolded_events_are_no_findings(bus: Bus, page) -> None:

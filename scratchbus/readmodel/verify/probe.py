@@ -14,7 +14,7 @@ from scratchbus.eventlog.below_floor import Floor
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key
 from scratchbus.eventlog.codec import decode_items
-from scratchbus.eventlog.gaps import erased_between
+from scratchbus.eventlog.gaps import count_all_erased, erased_between
 from scratchbus.eventlog.lag import end_of
 from scratchbus.eventlog.log_reader import LogReader
 from scratchbus.eventlog.raw_entries import RawEntry, entry_position
@@ -43,18 +43,22 @@ class Probe:
 
     def read(self, commands: Iterable[Command]) -> Step[list[Any]]:
         """Read all this at once, and fold the log to the same point."""
-        reads = packed([("GET", self._keys.floor), *commands])
+        reads = packed([("GET", self._keys.floor), ("ZCARD", self._keys.erased), *commands])
         command = probe(*reads, tail=self._keys.tail, checkpoint=checkpoint_key(self._keys))
-        (reply,) = yield Call(self._shard, (command,))
-        tail, row, floor, *replies = reply
-        self._wanted.floor = Floor.parse(floor, None, self._shard).position
-        end, checkpoint = stored_end(tail, self._shard), Checkpoint.parse(row, self._shard)
-        base = self._wanted.base
-        if checkpoint.build != base.build or checkpoint.position < base.at or end < self._end:
-            raise Moved
-        self._end = end
-        yield from self.fold(checkpoint.position, end)
-        return list(replies)
+        base, tip = self._wanted.base, self._wanted.tip
+        while True:
+            (reply,) = yield Call(self._shard, (command,))
+            tail, row, floor, erased, *replies = reply
+            self._wanted.floor = Floor.parse(floor, None, self._shard).position
+            end, checkpoint = stored_end(tail, self._shard), Checkpoint.parse(row, self._shard)
+            if checkpoint.build != base.build or checkpoint.position < base.at or end < self._end:
+                raise Moved
+            self._end = end
+            was_level = base.at >= checkpoint.position and tip.at >= end
+            yield from self.fold(checkpoint.position, end)
+            if was_level or (yield from count_all_erased(self._keys)) == erased:
+                return list(replies)
+            # events that were erased after the read may be missing in the fold: read again
 
     def fold(self, checkpoint: Position, end: Position) -> Step[None]:
         """Fold the read model up to the checkpoint, and the rest up to the end of the log; report faults of the log."""

@@ -36,7 +36,9 @@ class ReadModel:
 
     `rows` has the members of each hash and sorted set with their values or scores, by key; `positions` the packed
     positions of each page, by key; `rejected` the stream ids of the events that could not be folded. `erased_types` are
-    types, each with its page's key of types, that may have no observations left.
+    types, each with its page's key of types, that may have no observations left. `unfolded` has, by page and subject,
+    the seqs of tombstones behind `at`: until they are folded, the engine may have what the erased events led to, or
+    not. `erased_ends` are the ends of relations that erased events recorded.
     """
 
     def __init__(self, keys: ShardKeys) -> None:
@@ -47,6 +49,8 @@ class ReadModel:
         self.positions: defaultdict[str, bytearray] = defaultdict(bytearray)
         self.rejected: set[str] = set()
         self.erased_types: set[tuple[str, str]] = set()
+        self.erased_ends: set[str] = set()
+        self.unfolded: dict[tuple[str, str], int] = {}
         self._keys = keys
 
     def apply(self, items: Sequence[tuple[RawEntry, Event | Poison]], gaps: Mapping[str, int]) -> None:
@@ -63,10 +67,13 @@ class ReadModel:
         for command in commands(self._keys, fold, Checkpoint(build=self.build)):
             self._run(command)
         self.at, self.event_id = items[-1][1].position, entry_id(items[-1][0])
+        self.unfolded = {subject: seq for subject, seq in self.unfolded.items() if seq > self.at.seq}
 
     def forget(self, tombstone: Erased) -> None:
         """Drop the data that the append script drops with erased events when it writes their tombstone."""
         names = self._keys.page(tombstone.page, self.build)
+        self.unfolded[tombstone.page, tombstone.subject] = tombstone.seq
+        self.erased_ends |= {f"{tombstone.subject}@{tombstone.page}", *tombstone.positions}
         self.erased_types.add((names.types, tombstone.type))
         page_positions = self.positions[names.positions]
         for stream_id in tombstone.positions:

@@ -129,9 +129,10 @@ class StoredKeys:
             case "type" | "tag" | "owner" | "waiting":  # the names of other keys may have a "#" in them
                 may_lack = partial(self._may_be_unindexed, page.partition("#")[0])
                 return StoredKey("index", key, "zset", lambda: rows, rows.get, _score_difference, may_lack)
-        if kind == "due" or kind in RELATIONS:
-            name = "due" if kind == "due" else "relation"
-            return StoredKey(name, key, "zset", lambda: rows, rows.get, _score_difference)
+        if kind == "due":
+            return StoredKey("due", key, "zset", lambda: rows, rows.get, _score_difference, self._may_be_due_or_not)
+        if kind in RELATIONS:
+            return StoredKey("relation", key, "zset", lambda: rows, rows.get, _score_difference, self._may_be_unrelated)
         return None
 
     def positions_differ(self, key: str, row: bytes) -> bool:
@@ -160,10 +161,26 @@ class StoredKeys:
         is_over = isinstance(session, Session) and session.ended and session.seq <= self.floor.seq
         return head.status_class == "f" or (is_over and id != SESSION and is_remembered(id))
 
+    # -- erased subjects -------------------------------------------------------------------------------------------
+
+    def _may_be_due_or_not(self, member: str, row: bytes | None) -> bool:
+        id, _, page = member.partition("@")
+        return (page, id) in self.base.unfolded
+
+    def _may_be_unrelated(self, member: str, row: bytes | None) -> bool:
+        """Return whether a relation may be missing: the append script drops those that erased events recorded."""
+        end = member.rpartition("\t")[2]
+        return row is None and not self.base.erased_ends.isdisjoint((end, end.rpartition("@")[2]))
+
     # -- paged-out observations ------------------------------------------------------------------------------------
 
     def _may_be_paged_out(self, page: str, id: str, row: bytes | None) -> bool:
-        """Return whether the row of a document may be missing, and then note it as absent."""
+        """Return whether the row of a document may be missing, and then note it as absent; or whether it may be there.
+
+        Until the tombstone of an erased subject is folded, its document may be there or not.
+        """
+        if (page, id) in self.base.unfolded:
+            return True
         document = self.base.observation(page, id) if row is None else None
         is_absent = document is not None and may_be_paged_out(document)
         if is_absent:
@@ -192,6 +209,8 @@ class StoredKeys:
         problems = []
         for id, added in ids_in(row).items():
             document = self.base.observation(page, id_text(id))
+            if (page, id_text(id)) in self.base.unfolded:
+                continue
             if document is None or document.added_seq != added:
                 problems.append(f"{id_text(id)} was not added by event {added}")
             self.absent.add((page, id_text(id)))
@@ -204,8 +223,8 @@ class StoredKeys:
         problems = []
         for added, entry in entries_in(row).items():
             id = self._id_of(page, added)
-            if id is None and not entry.seq:
-                continue  # erased after it was paged in
+            if id is None and (not entry.seq or (self.base.unfolded and added in self.tip.erased)):
+                continue  # erased, after it was paged in or by a tombstone that is not folded
             if id is None:
                 problems.append(f"event {added} added no observation to this page")
             else:
@@ -223,6 +242,8 @@ class StoredKeys:
 
     def problem_of_absent(self, page: str, id: str, row: bytes | None, index: IndexEdit) -> str:
         """Describe the fault of a document that must be either stored or paged out."""
+        if (page, id) in self.base.unfolded:
+            return ""
         expected = self.base.observation(page, id)
         entry = index.find(id)
         if expected is None:
