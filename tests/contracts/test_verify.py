@@ -262,6 +262,18 @@ def test_a_bus_is_sound_while_and_after_its_log_is_archived(
     send(bus, "SET", positions, value)
 
 
+def test_event_ids_of_events_that_are_trimmed_meanwhile_are_no_findings(
+    connect: Callable[..., Bus], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bus = connect(archive_url=str(tmp_path / "archive"), retain="1ms", retain_events=3, archive_segment=7)
+    for number in range(20):
+        bus.page().add("observation", f"{number}", event_id=f"own-{number}")
+    project(bus)
+    before(monkeypatch, verifier, "ask_all", lambda shard, commands: "XRANGE" in str(commands), lambda: archive(bus))
+    assert bus.verify().findings == []
+    assert send(bus, "XLEN", keys_of(bus).log) < 20
+
+
 # -- tampering ----------------------------------------------------------------------------------------------------
 
 

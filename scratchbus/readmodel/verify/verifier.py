@@ -175,6 +175,8 @@ class _Shard:
                 [("XRANGE", self._keys.log, position.stream_id, position.stream_id) for position in positions],
             )
             absent = [position for position, entries in zip(positions, found, strict=True) if not entries]
+            if absent:
+                yield from self._read([])  # an archiver may have trimmed their events just now
             unarchived = [position for position in absent if not 0 < position.seq <= self._wanted.floor.seq]
             lost = yield from not_erased(self._keys, unarchived)
             for id, position, entries in zip(flat[::2], positions, found, strict=True):
