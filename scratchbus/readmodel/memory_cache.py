@@ -74,12 +74,16 @@ class MemoryKind(NamedTuple, Generic[M]):
 
 
 class CachedMemory(Generic[M]):
-    """The memory of one page, and up to where in the log it is known. Use `memory` with the lock."""
+    """The memory of one page, and up to where in the log it is known. Use `memory` with the lock.
+
+    It `is_broken` once an update was interrupted: parts of it may be missing.
+    """
 
     def __init__(self, page: str, memory: M, follows: tuple[str, ...], cursor: Cursor) -> None:
         self.lock = threading.Lock()
         self.memory = memory
         self.cursor = cursor
+        self.is_broken = False
         self._page = page
         self._name = page.encode()
         self._wanted = tuple(each.encode() for each in follows)
@@ -98,14 +102,23 @@ class CachedMemory(Generic[M]):
         """Fold the entries up to a cursor; known ones change nothing."""
         shard = cursor.position.shard
         with self.lock:
+            if self.is_broken:
+                raise IndexFailed("an update was interrupted")
             for entry in entries:
                 fields = entry_fields(entry)
                 is_ours = fields.get(b"page") == self._name and fields.get(b"subject", b"").startswith(self._wanted)
                 if is_ours and entry_position(entry, shard) > self.cursor.position:
                     with suppress(Poison):
-                        self.memory.evolve(decode_entry(entry, shard))
+                        self._evolve(decode_entry(entry, shard))
             if cursor.position >= self.cursor.position:
                 self.cursor = replace(cursor, page="")
+
+    def _evolve(self, event: Event) -> None:
+        try:
+            self.memory.evolve(event)
+        except BaseException:
+            self.is_broken = True
+            raise
 
 
 class MemoryCache(Generic[M]):
@@ -121,7 +134,9 @@ class MemoryCache(Generic[M]):
         """Return the memory of a page with all acknowledged writes. Raises the errors of reading the log."""
         key = os.getpid(), page  # a fork would share files
         for is_last in (False, True):
-            cached = self._cached.get(key) or (yield from self._read(log, page))
+            cached = self._cached.get(key)
+            if cached is None or cached.is_broken:
+                cached = yield from self._read(log, page)
             try:
                 yield from cached.catch_up(log)
             except (PositionLost, LogRewound, LogGap, IndexFailed) as error:
@@ -136,8 +151,10 @@ class MemoryCache(Generic[M]):
     def cached(self, page: str) -> CachedMemory[M] | None:
         """Return the cached memory of a page as last read, or None; mark it as recently used."""
         key = os.getpid(), page
-        if (cached := self._cached.get(key)) is not None:
-            self._keep(key, cached)
+        cached = self._cached.get(key)
+        if cached is None or cached.is_broken:
+            return None
+        self._keep(key, cached)
         return cached
 
     def drop(self, page: str) -> None:

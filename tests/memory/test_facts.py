@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from unittest.mock import Mock
 
@@ -27,6 +28,7 @@ from scratchbus.errors import (
     UnknownRelation,
 )
 from scratchbus.readmodel import fact_paths
+from scratchbus.readmodel.fact_index import FactIndex
 from scratchbus.scheduling.reminders import complete_all
 from tests.engines import ONE
 from tests.inspection import log_length, project
@@ -489,6 +491,25 @@ def test_a_full_disk_loses_nothing(facts, bus):
     with pytest.raises(IndexFailed, match=r"disk is full; free space where"):
         facts.query()
     assert len(facts.query(limit=None)) == 201
+
+
+@pytest.mark.parametrize("failure", [IndexFailed("disk is full"), KeyboardInterrupt()])
+@pytest.mark.parametrize("read", [lambda bus: bus.recall("Docker", scopes=["p1"]), lambda bus: bus.facts("p1").query()])
+def test_an_update_of_the_index_that_fails_loses_no_fact(facts, bus, monkeypatch, failure, read):
+    fact = facts.assert_fact("App", "uses", "Docker")
+    bus.recall("Docker", scopes=["p1"])
+    facts.query()
+    with Bus.connect(bus.settings.url, bus=bus.core.log.bus, source="tester") as another:
+        another.facts("p1").retract(fact.id, "no longer")
+
+    def fail(*_):
+        monkeypatch.undo()
+        raise failure
+
+    monkeypatch.setattr(FactIndex, "_put", fail)
+    with suppress(type(failure)):
+        read(bus)
+    assert facts.why(fact.id).span.state == "retracted"
 
 
 # -- the log -----------------------------------------------------------------------------------------------------------
