@@ -10,6 +10,7 @@ import os
 import sqlite3
 import tempfile
 import weakref
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, cast
@@ -89,7 +90,7 @@ class FactIndex:
         self._same: dict[int, Names] | None = None  # as of now
         try:
             self._open()
-        except OSError as error:
+        except (OSError, sqlite3.Error) as error:
             raise IndexFailed(str(error)) from None
 
     def _open(self) -> None:
@@ -213,16 +214,25 @@ class FactIndex:
         """Return all names of each entity that had several at a position (seq) of the log, by each name."""
         if known >= NOW and self._same is not None:
             return self._same
-        groups: dict[int, Names] = {}
+        groups: dict[int, deque[int]] = {}
         where = "relation = ? AND side = ? AND seq <= ? AND retracted > ? ORDER BY seq"
         for edge in self.edges(where, SAME_AS, FIRST, known, known):
-            left, right = (groups.get(each, (each,)) for each in (edge.subject, edge.object))
-            if left != right:
-                merged = (*left, *right)
-                groups.update(dict.fromkeys(merged, merged))
+            left, right = (groups.setdefault(each, deque([each])) for each in (edge.subject, edge.object))
+            if left is right:
+                continue
+            if len(right) <= len(left):  # the smaller group joins the other one: else a large entity takes very long
+                left.extend(right)
+                groups.update(dict.fromkeys(right, left))
+            else:
+                right.extendleft(reversed(left))
+                groups.update(dict.fromkeys(left, right))
+        found: dict[int, Names] = {}
+        for name, group in groups.items():
+            if name not in found and len(group) > 1:
+                found |= dict.fromkeys(group, tuple(group))
         if known >= NOW:
-            self._same = groups
-        return groups
+            self._same = found
+        return found
 
     def _write(self, statement: str, *values: object) -> None:
         for _ in self._rows(statement, *values):
