@@ -258,7 +258,7 @@ def active(
                 count = -1
                 continue
             selected = unblocked(selected, {each.id for each in settled if each.status_class == "open"}.__contains__)
-        if is_end or len(selected) >= count:
+        if is_end or limit is None or len(selected) >= limit:
             return [*map(scratch_page.as_observation, selected if limit is None else selected[:limit])]
         count = min(_ALL, count * 4)  # many were waiting for review: ask for more of them
 

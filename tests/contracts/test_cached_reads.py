@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from scratchbus import Bus, NewObservation
+from scratchbus.engine.steps import Step
 from scratchbus.errors import Conflict, NotFound
+from scratchbus.readmodel import page_query
 from scratchbus.scheduling.expiry import sweep
 from scratchbus.scheduling.paging_out import page_out
 from tests.clock import Clock
@@ -116,3 +118,24 @@ def test_cached_reads_equal_first_reads(
         keys.cached_folds.clear()
         assert reader.page().active(limit) == newcomer.page().active(limit)
         assert reader.page().ready(limit) == newcomer.page().ready(limit)
+
+
+def test_a_limited_read_beside_one_in_review_reads_few(
+    connect: Callable[..., Bus], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bus = connect(max_observations=500)
+    page = bus.page()
+    page.add_many([NewObservation(type="observation", content=f"{n}") for n in range(300)])
+    page.review(page.add("risk_alert", "first").id)
+    expected, query_page, counts = page.active()[:2], page_query.query_page, list[int]()
+
+    def counted(*arguments: Any, **options: Any) -> Step[page_query.QueryResult]:
+        result = yield from query_page(*arguments, **options)
+        counts.append(len(result.rows))
+        return result
+
+    monkeypatch.setattr(page_query, "query_page", counted)
+    project(bus)
+    keys_of(bus).cached_reads.clear()
+    assert page.active(limit=2) == expected
+    assert sum(counts) < 30
