@@ -5,7 +5,8 @@ The caller feeds it events; it reads nothing itself. It is not thread-safe.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from scratchbus.domain.conversations import SUMMARY, Turn
@@ -82,11 +83,15 @@ class Conversation:
         covered: dict[str, list[str]] = {id: [] for id in ended}
         positions: dict[str, int] = {}
         tasks: dict[str, list[str]] = {}
+        not_begun, running = deque(ended.items()), list[str]()
         for turn in sorted(self._turns.values(), key=lambda turn: turn.added_seq):  # turns come before their summaries
+            while not_begun and not_begun[0][1][0].added_seq < turn.added_seq:
+                running.append(not_begun.popleft()[0])
+            running = [id for id in running if turn.added_seq < ended[id][0].seq]
             position = min((positions[id] for id in turn.replaces if id in positions), default=_order(turn.id))
             replaced_tasks = [tasks[id] for id in turn.replaces if id in tasks]
             positions[turn.id] = position
-            tasks[turn.id] = _in_all(replaced_tasks) if replaced_tasks else _tasks_of(turn, ended)
+            tasks[turn.id] = _in_all(replaced_tasks) if replaced_tasks else _tasks_of(turn, ended, running)
             for id in tasks[turn.id]:
                 positions[id] = min(position, positions.get(id, position))
                 if turn.id not in replaced:
@@ -98,15 +103,15 @@ class Conversation:
         return sorted(shown, key=lambda turn: positions[turn.id])
 
     def _ended_tasks(self) -> dict[str, tuple[Task, list[str]]]:
-        """Return the ended tasks by their ids, each with those that began before it and ended after it."""
-        ended = {id: task for id, task in self._tasks.items() if task.summary is not None}
-        return {
-            id: (
-                task,
-                [other for other, outer in ended.items() if outer.added_seq < task.added_seq and task.seq < outer.seq],
-            )
-            for id, task in ended.items()
-        }
+        """Return the ended tasks in the order in which they began, each with those that also ended after it."""
+        ended = [(id, task) for id, task in self._tasks.items() if task.summary is not None]
+        found: dict[str, tuple[Task, list[str]]] = {}
+        running: list[tuple[str, Task]] = []
+        for id, task in sorted(ended, key=lambda each: each[1].added_seq):
+            running = [each for each in running if task.added_seq < each[1].seq]
+            found[id] = task, [other for other, outer in running if task.seq < outer.seq]
+            running.append((id, task))
+        return found
 
 
 def conversation_of(documents: Mapping[str, Any]) -> Conversation:
@@ -116,10 +121,13 @@ def conversation_of(documents: Mapping[str, Any]) -> Conversation:
     return conversation
 
 
-def _tasks_of(turn: Turn, ended: Mapping[str, tuple[Task, list[str]]]) -> list[str]:
-    """Return the ended tasks that a turn belongs to; turns after the end are not part of the summary."""
+def _tasks_of(turn: Turn, ended: Mapping[str, tuple[Task, list[str]]], running: Sequence[str]) -> list[str]:
+    """Return the ended tasks that a turn belongs to; turns after the end are not part of the summary.
+
+    `running` are those that had begun by then, and ended later.
+    """
     if turn.task is None:
-        return [id for id, (task, _) in ended.items() if task.added_seq < turn.added_seq < task.seq]
+        return [*running]
     task, outer = ended.get(turn.task, (None, []))
     return [turn.task, *outer] if task is not None and turn.added_seq < task.seq else []
 
