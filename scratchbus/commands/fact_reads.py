@@ -14,7 +14,7 @@ from scratchbus.domain.position import Position
 from scratchbus.domain.time_checks import as_time
 from scratchbus.domain.tokens import TokenCounter, checked_counter
 from scratchbus.domain.values import SCOPE_PAGES, Moment, check_whole, millis
-from scratchbus.engine.steps import Fetch, Step
+from scratchbus.engine.steps import Step
 from scratchbus.errors import IndexFailed, NotFound
 from scratchbus.readmodel.fact_index import NOW, FactIndex
 from scratchbus.readmodel.known_facts import KnownFacts
@@ -52,7 +52,7 @@ def read_facts(
         cached = yield from fresh_memory(core, core.facts, page)
     read = partial(_read, cached, NOW if until is None else until.seq, derive)
     try:
-        return (yield Fetch(read)) if is_slow else read()
+        return (yield from cached.locked(read, is_slow=is_slow))
     except IndexFailed:
         core.facts.drop(page)
         raise

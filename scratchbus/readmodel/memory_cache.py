@@ -18,7 +18,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from scratchbus.domain.document import Document
 from scratchbus.domain.event import Event
 from scratchbus.domain.position import Position
-from scratchbus.engine.steps import Step, ask_all, scan
+from scratchbus.engine.steps import Fetch, Step, ask_all, scan
 from scratchbus.errors import EngineForbidden, EngineReadOnly, IndexFailed, LogGap, LogRewound, PositionLost
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key, read_checkpoint
@@ -59,6 +59,7 @@ class Memory(Protocol):
 
 
 M = TypeVar("M", bound=Memory)
+T = TypeVar("T")
 
 
 class MemoryKind(NamedTuple, Generic[M]):
@@ -93,13 +94,20 @@ class CachedMemory(Generic[M]):
         cursor = replace(self.cursor)
         while True:
             chunks = yield from read(log, [cursor])
-            self.take(chunks[0][1] if chunks else [], cursor)
+            yield from self.take(chunks[0][1] if chunks else [], cursor)
             if not cursor.has_more:
                 return
             cursor.page = self._page  # far behind: read by the index of the page, as far as it goes
 
-    def take(self, entries: Sequence[RawEntry], cursor: Cursor) -> None:
+    def take(self, entries: Sequence[RawEntry], cursor: Cursor) -> Step[None]:
         """Fold the entries up to a cursor; known ones change nothing."""
+        yield from self.locked(partial(self._take, entries, cursor))
+
+    def locked(self, act: Callable[[], T], *, is_slow: bool = False) -> Step[T]:
+        """Call a function that takes the lock; in another thread if it `is_slow`, or has to wait for one that is."""
+        return (yield Fetch(act)) if is_slow or self.lock.locked() else act()
+
+    def _take(self, entries: Sequence[RawEntry], cursor: Cursor) -> None:
         shard = cursor.position.shard
         with self.lock:
             if self.is_broken:
@@ -219,7 +227,7 @@ def catch_up_together(log: Log, wanted: Sequence[tuple[MemoryCache[Any], str]]) 
         try:
             chunks = yield from read(log, [shared_cursor])
             for each in group:
-                each.take(chunks[0][1] if chunks else [], shared_cursor)
+                yield from each.take(chunks[0][1] if chunks else [], shared_cursor)
         except (PositionLost, LogRewound, LogGap, IndexFailed):
             return False
         if shared_cursor.has_more:

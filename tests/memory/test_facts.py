@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from threading import Timer
 from unittest.mock import Mock
 
 import pytest
@@ -547,6 +549,28 @@ def test_concurrent_threads_lose_no_facts(facts):
     with ThreadPoolExecutor(8) as pool:
         assert [*pool.map(work, range(40))] == [1] * 40
     assert len(facts.query(object="docker", limit=None)) == 40
+
+
+async def test_a_slow_read_of_facts_stops_no_other_task(engine, bus_name):
+    async with await AsyncBus.connect(engine.url, bus=bus_name, shards=engine.shards, source="tester") as bus:
+        facts = bus.facts("p1")
+        await facts.assert_fact("a", "uses", "b")
+        await facts.query()
+        (held,) = bus.core.facts._cached.values()
+        for is_new in (False, True):
+            if is_new:
+                await facts.assert_fact("c", "uses", "d")
+            held.lock.acquire()  # as a slow read does, in another thread
+            timer = Timer(5, held.lock.release)
+            timer.start()
+            waiting = asyncio.create_task(facts.query())
+            began = time.monotonic()
+            await asyncio.sleep(0.2)
+            assert time.monotonic() - began < 4
+            assert not waiting.done()
+            timer.cancel()
+            held.lock.release()
+            assert len(await waiting) == 1 + is_new
 
 
 async def test_concurrent_tasks_lose_no_facts(engine, bus_name):
