@@ -586,6 +586,25 @@ def test_second_call_finishes_an_erase_interrupted_before_the_archive(
     assert archived.verify().findings == []
 
 
+def test_events_that_an_erase_at_work_has_left_in_the_archive_are_no_finding(
+    archived: Bus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = archived.page()
+    id = add_secret(page)
+    add_more(archived)
+    archive(archived)
+    with monkeypatch.context() as patch:
+        patch.setattr("scratchbus.archive.archive_reader.erase_events", _die)
+        patch.setattr("scratchbus.commands.erase._LEASE_MS", 3_000)
+        with pytest.raises(KeyboardInterrupt):
+            page.erase(id, reason="asked for")
+        assert archived.verify().findings == []
+    eventually(lambda: {finding.kind for finding in archived.verify().findings} == {"archive"})
+    assert files_with(tmp_path / "archive", SECRET)
+    page.erase(id, reason="asked for")
+    assert archived.verify().findings == []
+
+
 def _die(*arguments: object) -> None:
     raise KeyboardInterrupt
 

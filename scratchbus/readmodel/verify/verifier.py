@@ -21,6 +21,7 @@ from scratchbus.eventlog.gaps import erased_between, not_erased
 from scratchbus.eventlog.index_entries import bucket_of, entries_in, id_text, ids_in, range_of
 from scratchbus.eventlog.index_tables import TableName, find_in_tables, load_table, table_names
 from scratchbus.eventlog.keys import PageKeys
+from scratchbus.eventlog.lag import in_ms
 from scratchbus.eventlog.paged_out import IndexEdit
 from scratchbus.eventlog.raw_entries import entry_fields, text_of, texts_of
 from scratchbus.eventlog.retries import is_of
@@ -129,6 +130,10 @@ class _Shard:
             return  # nothing was ever written
         tail = yield from ask(self._shard, "GET", self._keys.tail)
         erased = yield from erased_between(self._keys, 1, stored_end(tail, self._shard).seq)
+        row, now = yield from ask_all(self._shard, [("GET", self._keys.archiver), ("TIME",)])
+        until = (row or b"").partition(b"|")[2].partition(b"|")[0]  # of the lease of an archiver or eraser
+        if until.isdigit() and int(until) > in_ms(now):
+            erased = []  # its holder removes them from the archive
         steps = archive.check(self._shard, floor.origin, floor.position, erased)
         while (step := (yield Fetch(partial(next, steps, None)))) is not None:
             for fault in step.faults:
