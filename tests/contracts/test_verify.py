@@ -182,6 +182,22 @@ def test_what_an_unfolded_tombstone_is_about_is_no_finding(
     assert bus.verify().findings == []
 
 
+def test_an_observation_that_is_paged_in_meanwhile_is_no_finding(
+    bus: Bus, page, secret: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page.archive(secret)
+    project(bus)
+    eventually(lambda: bus.converse(page_out(bus.core, 0)).documents == 1)
+
+    def page_in() -> None:
+        page.link(secret, "late")
+        project(bus)
+
+    before(monkeypatch, verifier._Shard, "_compare_paged", lambda self: secret in str(self._wanted.absent), page_in)
+    assert bus.verify().findings == []
+    assert page.get(secret).links == ["goal-4", "late"]
+
+
 def test_a_snapshot_that_an_erasure_deletes_is_no_finding(
     bus: Bus, page, secret: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

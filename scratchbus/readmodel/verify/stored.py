@@ -254,8 +254,7 @@ class StoredKeys:
             entry = index.ranges.get(range_of(expected.added_seq), {}).get(expected.added_seq)
             if entry is not None and entry.seq:
                 return "is stored, and still has a position in the index of paged-out observations"
-            is_unindexed = (page, id) in self.unindexed
-            return _document_difference(expected, row) or ("is stored, and missing in an index" if is_unindexed else "")
+            return _document_difference(expected, row)
         if row is not None:
             return "is stored and paged out at once"
         if not may_be_paged_out(expected):

@@ -25,6 +25,7 @@ from scratchbus.eventlog.lag import in_ms
 from scratchbus.eventlog.paged_out import IndexEdit
 from scratchbus.eventlog.raw_entries import entry_fields, text_of, texts_of
 from scratchbus.eventlog.retries import is_of
+from scratchbus.projections.scratch_page import index_entries
 from scratchbus.readmodel import snapshots
 from scratchbus.readmodel.rebuild import Progress
 from scratchbus.readmodel.scope import Core
@@ -219,7 +220,7 @@ class _Shard:
                         ("HGETALL", names.tables),
                     ]
                 )
-                table_list = _names(tables)
+                table_list, stored = _names(tables), list[str]()
                 index = IndexEdit(
                     names,
                     {name: ids_in(row) for name, row in zip(buckets, found, strict=True)},
@@ -230,6 +231,18 @@ class _Shard:
                 for id, row in zip(batch, rows, strict=True):
                     if problem := self._wanted.problem_of_absent(page, id, row, index):
                         self._verified.add("paged", f"{names.paged} {id}", problem)
+                    elif row and (page, id) in self._wanted.unindexed:
+                        stored.append(id)
+                for id in stored:
+                    yield from self._compare_unindexed(names, id)
+
+    def _compare_unindexed(self, names: PageKeys, id: str) -> Step[None]:
+        """Check that an observation that was missing in an index, and is stored, was paged in since."""
+        document = self._wanted.base.observation(names.page, id)
+        keys = [names.index(*each) for each in index_entries(document)] if document is not None else []
+        row, *scores = yield from self._read([("HGET", names.docs, id), *(("ZSCORE", key, id) for key in keys)])
+        if row is not None and None in scores and self._wanted.base.observation(names.page, id) == document:
+            self._verified.add("paged", f"{names.paged} {id}", "is stored, and missing in an index")
 
     def _tables(self, page: str) -> Step[list[TableName]]:
         names = PageKeys(self._keys, page, self._wanted.base.build)
