@@ -80,6 +80,28 @@ def test_type_errors_name_their_line_and_valid_types_publish(own_server: Served,
 
 
 @pytest.mark.browser
+def test_types_that_someone_else_has_published_meanwhile_are_kept(
+    own_server: Served, open_console: Opened, tmp_path: Path
+) -> None:
+    """An editor that is open publishes only over the version that it shows."""
+    file = tmp_path / "types.yaml"
+    window = open_console(own_server, sees_failures=True).open("#/operations")
+    window.get_by_role("button", name="Edit the types").click()
+    editor = window.get_by_label("The types as YAML")
+    text = editor.input_value().rstrip()
+    editor.fill(f"{text}\n\n  my_alert:\n    description: A price moved\n    priority: 66\n")
+    expect(window.locator(".editor-said")).to_contain_text("Valid: new my_alert")
+    with Bus.connect(own_server.url, source="daemon") as bus:
+        file.write_text(f"{text}\n\n  their_alert:\n    description: A door opened\n    priority: 50\n")
+        bus.push_types(file)
+        expect(window.get_by_role("heading", name=re.compile("9 types"))).to_be_visible()
+        window.get_by_role("button", name="Publish").click()
+        expect(window.locator(".editor-said")).to_contain_text("Someone else published since you opened it")
+        assert "their_alert" in bus.types.types
+        assert "my_alert" not in bus.types.types
+
+
+@pytest.mark.browser
 def test_verify_reports_the_compared_events(own_server: Served, open_console: Opened) -> None:
     """The result names the number of compared events."""
     with Bus.connect(own_server.url, source="daemon") as bus:

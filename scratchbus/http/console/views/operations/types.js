@@ -38,7 +38,8 @@ export function Types() {
 }
 
 /** A text with line numbers; problems are marked at their lines. */
-function Editor({ text: first, version, onDone }) {
+function Editor({ onDone, ...given }) {
+  const [{ text: first, version }] = useState(given); // as opened: it is refused when someone else has published since
   const [text, setText] = useState(first);
   const [checked, setChecked] = useState(null);
   const [state, setState] = useState({ busy: false, error: null });
