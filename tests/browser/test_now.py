@@ -224,3 +224,21 @@ def test_a_badge_beside_short_content_shows_the_whole_type(console: Console, bus
     type_ = window.get_by_role("dialog").locator(".observation-badge .type")
     expect(type_).to_have_text("pending_confirmation")
     assert type_.evaluate("each => each.scrollWidth - each.clientWidth") == 0
+
+
+@pytest.mark.browser
+def test_several_statuses_show_the_rows_of_each(console: Console, bus: Bus) -> None:
+    """Also beside `open` and `all`, which stand for several."""
+    page = bus.page("now:statuses")
+    page.resolve(page.add("observation", "done").id)
+    page.archive(page.add("observation", "gone").id)
+    page.review(page.add("observation", "doubtful").id)
+    page.add("observation", "new")
+    console.open("#/now?page=now:statuses&q=status:resolved+status:open")
+    console.expect_rows("new", "doubtful", "done")
+    window = console.open("#/now?page=now:statuses&q=status:pending_review")
+    console.expect_rows("doubtful")
+    window.get_by_label("Also closed ones").check()
+    console.expect_rows("new", "doubtful", "gone", "done")
+    console.open("#/now?page=now:statuses&q=status:all+-status:archived")
+    console.expect_rows("new", "doubtful", "done")

@@ -29,9 +29,9 @@ const valuesOf = (observation) => (name) =>
 
 export default function Now() {
   const terms = useMemo(() => parseQuery(query.value, NAMES), [query.value]);
-  const wanted = terms.filter(({ name, not }) => name === "status" && !not).map(({ value }) => value);
+  const wanted = terms.filter(isStatus).map(({ value }) => value);
   const { rows, error, loaded, more, reload, away } = usePage(page.value, wanted);
-  const shown = useMemo(() => rows.filter((each) => fits(terms.filter(anyStatus), valuesOf(each))), [rows, terms]);
+  const shown = useMemo(() => rows.filter((each) => fits(narrowed(terms), valuesOf(each))), [rows, terms]);
   const table = useRef(null);
   const observation = rows.find((each) => each.id === selected.value);
   const select = (row) => go({ selected: row.id === selected.peek() ? null : row.id });
@@ -71,9 +71,13 @@ export default function Now() {
 }
 
 const STATUS_NAMES = ["open", "active", "pending_review", "resolved", "archived", "all"];
-const anyStatus = ({ name, value, not }) => name !== "status" || not || !["open", "all"].includes(value);
+const isStatus = ({ name, not }) => name === "status" && !not;
+const hasStatus = (terms, ...values) => terms.some((each) => isStatus(each) && values.includes(each.value));
 
-const showsClosed = (terms) => terms.some(({ name, value, not }) => name === "status" && value === "all" && !not);
+/** Return the terms that rows have to fit: with `open` or `all`, the rows that were loaded have the right statuses already. */
+const narrowed = (terms) => (hasStatus(terms, "open", "all") ? terms.filter((each) => !isStatus(each)) : terms);
+
+const showsClosed = (terms) => hasStatus(terms, "all");
 const toggleClosed = () => setFilter(toggleTerm(query.peek(), "status", "all"));
 
 const filterBy = (name) => (value) => setFilter(toggleTerm(query.peek(), name, value));
