@@ -2,36 +2,49 @@
 import { useEffect, useRef, useState } from "./base.js";
 import { epoch } from "./connection.js";
 import { onEvents } from "./live.js";
-import { without } from "./api.js";
+import { Problem, without } from "./api.js";
 import { isPast, moment } from "./time.js";
 
 const SETTLE = 120; // milliseconds in which several reasons to load again become one
 
 /**
  * Load with `load(signal)` whenever one of `inputs` changes; return {data, error, loading, reload}. The last data stays
- * while the next is on its way. `on(event)` says whether an event, when live, is a reason to load again.
+ * while the next is on its way, but not when the answer is 404. `on(event)` says whether an event, when live, is a reason
+ * to load again. `reload` lets a load on its way finish, and then loads once more.
  */
 export function useLoad(load, inputs, { on } = {}) {
   const [state, setState] = useState({ data: null, error: null, loading: true });
   const latest = useRef(load);
   latest.current = load;
-  const running = useRef(null);
+  const running = useRef(null); // {controller, done, next} while a load is on its way
 
-  const reload = useRef(async () => {
-    running.current?.abort();
-    const controller = (running.current = new AbortController());
+  const run = async (controller) => {
     setState((before) => ({ ...before, loading: true }));
     try {
       const data = await latest.current(controller.signal);
       if (!controller.signal.aborted) setState({ data, error: null, loading: false });
     } catch (error) {
-      if (!controller.signal.aborted) setState((before) => ({ ...before, error, loading: false }));
+      const keep = ({ data }) => (error instanceof Problem && error.status === 404 ? null : data);
+      if (!controller.signal.aborted) setState((before) => ({ data: keep(before), error, loading: false }));
     }
+    if (running.current?.controller === controller) running.current = null;
+  };
+  const start = () => {
+    running.current?.controller.abort();
+    const controller = new AbortController();
+    const current = (running.current = { controller, done: null, next: null });
+    return (current.done = run(controller));
+  };
+  const reload = useRef(() => {
+    const current = running.current;
+    if (!current) return start();
+    // never aborted here: reasons that come faster than answers would keep every answer from being shown
+    return (current.next ??= current.done.then(() => (current.controller.signal.aborted ? undefined : start())));
   }).current;
 
   useEffect(() => {
-    reload();
-    return () => running.current?.abort();
+    start();
+    return () => running.current?.controller.abort();
   }, [...inputs, moment.value, without.value, epoch.value]);
 
   useEffect(() => {

@@ -113,7 +113,8 @@ function useEventList() {
       const before = oldest ? positionOf(oldest) : at ? beyond(at) : undefined;
       const { items } = await get("/events", { last: STEP, before });
       if (mine === generation.current) {
-        list.value = [...list.peek(), ...items.toReversed()];
+        const known = new Set(list.peek().map(keyOf)); // events that came live since it was asked
+        list.value = [...list.peek(), ...items.filter((each) => !known.has(keyOf(each))).reverse()];
         setState({ error: null, atStart: items.length < STEP });
       }
     } catch (error) {

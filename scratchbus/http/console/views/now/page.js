@@ -15,20 +15,31 @@ export function usePage(page, wanted) {
   const statuses = wanted.length === 0 ? statusesOf("open") : wanted.includes("all") ? [] : wanted.flatMap((each) => (each === "open" ? statusesOf("open") : [each]));
   const key = statuses.join();
   const kept = useSignal(new Map());
-  const { data, error, reload } = useLoad((signal) => listPage(page, statuses, MAX_OBSERVATIONS, { signal }), [page, key]);
+  const arriving = useRef(null); // the ids that events have changed since the load on its way began
+  const follower = useRef(null);
+  const { data, error, reload } = useLoad(async (signal) => {
+    const changed = (arriving.current = new Set());
+    return { ...(await listPage(page, statuses, MAX_OBSERVATIONS, { signal })), changed };
+  }, [page, key]);
 
   useEffect(() => {
-    if (data) kept.value = data.rows;
+    follower.current = follow(page, statuses, kept, reload, arriving);
+    return follower.current.stop;
+  }, [page, key]);
+  useEffect(() => {
+    if (!data) return;
+    kept.value = data.rows;
+    if (arriving.current === data.changed) arriving.current = null;
+    follower.current.ask(data.changed); // these rows may be older than what the events said
   }, [data]);
-  useEffect(() => follow(page, statuses, kept, reload), [page, key]);
 
   const rows = useMemo(() => [...kept.value.values()].sort(byPriority), [kept.value]);
   const away = useAway(kept.value, `${page} ${key} ${moment.value}`, data !== null);
   return { rows, error, loaded: data !== null, more: data?.more ?? false, reload, away };
 }
 
-/** Ask again for what events change, a few at once; many are one load of the page. */
-function follow(page, statuses, kept, reload) {
+/** Ask again for what events change, a few at once; many are one load of the page. Return {stop, ask(ids)}. */
+function follow(page, statuses, kept, reload, arriving) {
   const changed = new Set();
   let running = false;
   const settle = async () => {
@@ -41,10 +52,16 @@ function follow(page, statuses, kept, reload) {
     }
     running = false;
   };
-  return onEvents((events) => {
-    for (const event of events) if (event.page === page && /^[0-9A-Z]{26}$/.test(event.subject)) changed.add(event.subject);
+  const ask = (ids) => {
+    for (const id of ids) changed.add(id);
     if (changed.size && !running && !isPast.peek()) settle();
+  };
+  const stop = onEvents((events) => {
+    const ids = events.filter((event) => event.page === page && /^[0-9A-Z]{26}$/.test(event.subject)).map(({ subject }) => subject);
+    for (const id of ids) arriving.current?.add(id);
+    ask(ids);
   });
+  return { stop, ask };
 }
 
 async function refresh(page, id, statuses, kept) {

@@ -1,0 +1,109 @@
+"""Views while answers are slow: what happens meanwhile is shown in the end."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from scratchbus import Bus
+from tests.browser.conftest import Console
+
+_SLOW = """
+    const ask = window.fetch;
+    const later = (ms, signal) => new Promise((done, fail) => {
+        setTimeout(done, ms);
+        signal?.addEventListener("abort", () => fail(new DOMException("aborted", "AbortError")));
+    });
+    window.fetch = async (address, options) => {
+        if (!String(address).includes("PART")) return ask(address, options);
+        BEFORE
+        const answer = await ask(address, options);
+        AFTER
+        return answer;
+    };
+"""
+
+
+def slow_down(window: Page, part: str, milliseconds: int, *, is_answer: bool = True) -> None:
+    """Delay the answers of addresses that contain a part, or if not `is_answer`, their requests."""
+    wait = f'document.body.dataset.asked = "yes"; await later({milliseconds}, options.signal);'
+    script = _SLOW.replace("PART", part)
+    script = script.replace("BEFORE" if is_answer else "AFTER", "").replace("AFTER" if is_answer else "BEFORE", wait)
+    window.add_init_script(script)
+
+
+def wait_until_asked(window: Page) -> None:
+    """Wait until a slow request is on its way."""
+    window.wait_for_selector("body[data-asked]")
+
+
+@pytest.mark.browser
+def test_changes_during_a_slow_load_of_the_page_are_shown(console: Console, bus: Bus) -> None:
+    """Rows that were read before a change do not replace it."""
+    page = bus.page("loading:now")
+    changed = page.add("observation", "before")
+    slow_down(console.window, "/observations?", 2000)
+    window = console.open("#/now?page=loading:now")
+    wait_until_asked(window)
+    page.update(changed.id, content="after")
+    page.add("observation", "new")
+    expect(window.locator(".toolbar-count")).to_contain_text("observation")
+    console.expect_rows("new", "after")
+
+
+@pytest.mark.browser
+def test_an_event_during_a_slow_load_of_the_log_is_shown_once(console: Console, bus: Bus) -> None:
+    """It comes live, and with the events that were asked for."""
+    page = bus.page("loading:log")
+    page.add("observation", "before")
+    slow_down(console.window, "/events?last=500", 1500, is_answer=False)
+    wait_until_asked(console.open("#/log?q=page:loading:log"))
+    page.add("observation", "new")
+    console.expect_rows("new")
+    console.expect_rows("new", "before")
+
+
+@pytest.mark.browser
+def test_operations_appear_when_the_status_takes_longer_than_the_interval(console: Console) -> None:
+    """A view that loads every few seconds lets a slow load finish."""
+    slow_down(console.window, "/status", 4000)
+    window = console.open("#/operations")
+    expect(window.get_by_role("heading", name="Engine")).to_be_visible(timeout=15_000)
+
+
+@pytest.mark.browser
+def test_a_story_appears_although_events_come_faster_than_it_loads(console: Console, bus: Bus) -> None:
+    """Each event is a reason to load again, but not to give up the load on its way."""
+    page = bus.page("loading:story")
+    seen = page.add("observation", "seen again and again", dedupe_key="one")
+    slow_down(console.window, "/exposure", 600)
+    window = console.open(f"#/story?page=loading:story&selected={seen.id}")
+    story = window.get_by_role("heading", name="seen again and again")
+    for _ in range(40):
+        page.add("observation", "seen again and again", dedupe_key="one")
+        window.wait_for_timeout(150)
+        if story.is_visible():
+            break
+    assert story.is_visible()
+
+
+@pytest.mark.browser
+def test_details_disappear_with_their_observation(console: Console, bus: Bus) -> None:
+    """The panel shows neither one that was cleared, nor in the past one that came later."""
+    console.sees_failures = True
+    page = bus.page("loading:gone")
+    first = page.add("observation", "first")
+    gone = page.add("observation", "gone")
+    window = console.open(f"#/now?page=loading:gone&selected={gone.id}")
+    expect(window.locator(".detail-content")).to_have_text("gone")
+    window.evaluate("at => { location.hash += `&at=${at}` }", str(first.position))
+    expect(window.get_by_text("It was not on the page then")).to_be_visible()
+    expect(window.locator(".detail-content")).to_have_count(0)
+    window.keyboard.press("l")
+    expect(window.locator(".detail-content")).to_have_text("gone")
+    page.resolve(gone.id)
+    page.clear_resolved([gone.id])
+    expect(window.get_by_text(re.compile("It is not on this page"))).to_be_visible()
+    expect(window.locator(".detail-content")).to_have_count(0)
