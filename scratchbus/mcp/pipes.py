@@ -103,8 +103,17 @@ class OutputPipe:
             if not self._lock.locked() and _has_room(self._descriptor, len(data)):
                 os.write(self._descriptor, data)
                 return
-            async with self._lock:
-                await anyio.to_thread.run_sync(_write, self._descriptor, data, abandon_on_cancel=True)
+            await self._lock.acquire()
+            writing = asyncio.ensure_future(
+                anyio.to_thread.run_sync(_write, self._descriptor, data, abandon_on_cancel=True)
+            )
+            writing.add_done_callback(self._written)
+            await asyncio.shield(writing)  # its thread goes on after a cancellation: nobody else may write meanwhile
+
+    def _written(self, writing: asyncio.Future[None]) -> None:
+        self._lock.release()
+        if not writing.cancelled():
+            writing.exception()  # nobody else takes it after a cancellation
 
 
 def _chunk(descriptor: int) -> bytes:

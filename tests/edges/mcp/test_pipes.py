@@ -194,6 +194,27 @@ async def test_a_message_that_does_not_fit_does_not_block_the_loop():
     os.close(into)
 
 
+async def test_a_message_whose_task_is_cancelled_is_written_whole():
+    """Its thread waits for the reader; the next message follows its last byte."""
+    out, into = os.pipe()
+    output, first, second = OutputPipe(into), b"1" * 300_000, b"2" * 300_000
+    with anyio.fail_after(PATIENCE):
+        async with anyio.create_task_group() as tasks:
+            async with anyio.create_task_group() as cancelled:
+                cancelled.start_soon(output.write, first)
+                while not _unread(into):
+                    await anyio.sleep(0.01)
+                cancelled.cancel_scope.cancel()
+            tasks.start_soon(output.write, second)
+            await anyio.sleep(0.1)
+            found = b""
+            while len(found) < len(first) + len(second):
+                found += await anyio.to_thread.run_sync(os.read, out, 4_000)
+    assert found == first + second
+    os.close(out)
+    os.close(into)
+
+
 async def test_a_long_message_is_written_to_a_socket():
     ours, theirs = socket.socketpair()
     with ours, theirs, anyio.fail_after(PATIENCE):
