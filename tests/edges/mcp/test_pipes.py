@@ -203,7 +203,7 @@ async def test_a_message_whose_task_is_cancelled_is_written_whole():
             async with anyio.create_task_group() as cancelled:
                 cancelled.start_soon(output.write, first)
                 while not _unread(into):
-                    await anyio.sleep(0.01)
+                    await anyio.lowlevel.checkpoint()
                 cancelled.cancel_scope.cancel()
             tasks.start_soon(output.write, second)
             await anyio.sleep(0.1)
