@@ -86,8 +86,9 @@ async def list_turns(
     at: When = None,
 ) -> Response:
     """Return the original turns, oldest first."""
-    found = await bus.turns(session).list(after=after, limit=limit, at=at)
-    return paged(request, found, found[-1].id if found and len(found) == limit else None)
+    found = await bus.turns(session).list(after=after, limit=None if limit is None else limit + 1, at=at)
+    shown = found[:limit]
+    return paged(request, shown, shown[-1].id if len(shown) < len(found) else None)
 
 
 @router.post(

@@ -49,6 +49,15 @@ def test_a_conversation_is_paged(http, turns):
     assert (contents(rest), rest.json()["next"]) == (["turn 2"], None)
 
 
+def test_the_last_page_of_a_conversation_has_no_next_one(http, turns):
+    """Also when it has as many turns as the limit allows."""
+    ids = [append(http, turns, f"turn {number}")["id"] for number in range(4)]
+    for query, expected in (({"limit": 4}, None), ({"limit": 2}, ids[1]), ({"limit": 2, "after": ids[1]}, None)):
+        answer = http.get(turns, params=query)
+        assert answer.json()["next"] == expected
+        assert ("link" in answer.headers) is (expected is not None)
+
+
 def test_a_retry_appends_once(http, turns):
     body = {"role": "user", "content": "once"}
     first, again = (http.post(turns, json=body, headers={"Idempotency-Key": f"key-{turns}"}) for _ in range(2))
