@@ -10,6 +10,7 @@ from pydantic_core import from_json
 from starlette.responses import Response
 
 from scratchbus import AsyncBus, DeadLetter, Pulled, SubscriptionStatus, document_of, duration_ms, new_webhook_secret
+from scratchbus.errors import EngineError
 from scratchbus.http import examples, patterns, problems
 from scratchbus.http.documents import answer, body_of, check_lists, fields_of
 from scratchbus.http.parameters import Absent, AnyPage, Name, in_path
@@ -159,9 +160,15 @@ async def put_subscription(
         caller.need("admin")
         check_host(given["url"], server.allow_private_webhooks)
     new_secret = await _secret_for(bus, name, given)
-    is_new = await bus.declare_subscription(name, **{**given, **new_secret})
+    try:
+        is_new = await bus.declare_subscription(name, **{**given, **new_secret})
+        shown = _shown(await _status_of(bus, name))
+    except EngineError as error:
+        if new_secret:  # a retry finds it stored, and does not show it
+            error.advice += "; a secret that was not shown may be stored: send one of your own with the retry"
+        raise
     headers = {"Location": f"/api/v1/subscriptions/{quote(name, safe='')}"} if is_new else {}
-    return answer({**_shown(await _status_of(bus, name)), **new_secret}, 201 if is_new else 200, headers)
+    return answer({**shown, **new_secret}, 201 if is_new else 200, headers)
 
 
 @router.delete("/subscriptions/{name}", status_code=204, responses={204: {"description": "Done"}})

@@ -19,10 +19,12 @@ import pytest
 from cloudevents.core.formats.json import JSONFormat
 from cloudevents.core.v1.event import CloudEvent
 
-from scratchbus import Bus, Webhook, because, new_webhook_secret
+from scratchbus import AsyncBus, Bus, Webhook, because, new_webhook_secret
+from scratchbus.errors import EngineUnreachable
 from scratchbus.http import webhooks
 from scratchbus.http.server import Server
 from scratchbus.http.webhooks import AddressRefused, CheckedNetwork, Webhooks, is_public, signature
+from tests.edges.http.conftest import serving_here
 from tests.edges.http.event_servers import open_bus
 from tests.waiting import eventually
 
@@ -269,6 +271,29 @@ def test_the_secret_is_returned_only_when_it_is_made(embedded_url):
         shown = [again, server.get("/subscriptions"), server.get("/subscriptions/hook"), server.get("/events")]
         assert all(secret not in answer.text for answer in shown)
         assert buses.bus.webhook("hook").secret == secret
+
+
+def test_a_lost_answer_with_a_new_secret_says_how_to_get_another(embedded_url, monkeypatch):
+    """The retry finds the secret stored, and shows only what it sends itself."""
+    name, definition = f"hook-{token_hex(6)}", {"url": "https://example.com/"}
+    calls = []
+
+    async def fail_once(self: AsyncBus) -> list[Any]:
+        if self.settings.source == "here":  # not for the deliveries
+            calls.append(self)
+        if len(calls) == 2:
+            raise EngineUnreachable("the engine does not answer")
+        return []
+
+    with serving_here(embedded_url) as running, running.client() as http, Bus.connect(embedded_url) as bus:
+        with monkeypatch.context() as patched:
+            patched.setattr(AsyncBus, "subscriptions", fail_once)
+            failed = http.put(f"/subscriptions/{name}", json=definition)
+        assert failed.status_code == 503
+        assert "send one of your own" in failed.json()["detail"]
+        again = http.put(f"/subscriptions/{name}", json={**definition, "secret": SECRET})
+        assert (again.status_code, bus.webhook(name).secret) == (200, SECRET)
+        bus.unsubscribe(name)
 
 
 # -- signatures -------------------------------------------------------------------------------------------------------
