@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any, Final
 
 from fastapi import Depends, Header, Path
@@ -10,6 +11,7 @@ from pydantic import StringConstraints, WithJsonSchema
 from starlette.responses import Response
 
 from scratchbus import AsyncBus, Event, document_of
+from scratchbus.errors import EngineError, LogError
 from scratchbus.http import patterns
 from scratchbus.http.documents import answer
 from scratchbus.http.parameters import Absent, Name, WriteHeaders, idempotency, in_path, register_id
@@ -96,6 +98,17 @@ def text_answer(content: str, revision: int | None) -> Response:
 def revised(revision: int) -> Response:
     """Return the revision that a write made."""
     return answer({"revision": revision}, version=revision)
+
+
+@contextmanager
+def after_write(event_id: str) -> Iterator[None]:
+    """Make an error of a read that follows a write name the id that makes a retry of both safe."""
+    try:
+        yield
+    except (EngineError, LogError) as error:
+        error.event_id = event_id
+        error.in_doubt()
+        raise
 
 
 async def events_answer(bus: AsyncBus, page: str, events: Iterable[Event], at: str | None) -> Response:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from typing import Any, Final
+from uuid import uuid4
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
@@ -11,7 +12,7 @@ from starlette.responses import Response
 from scratchbus import parse_relations
 from scratchbus.http import patterns
 from scratchbus.http.documents import answer
-from scratchbus.http.memories import Based
+from scratchbus.http.memories import Based, after_write
 from scratchbus.http.schemas import COUNT, FLAG, STRING, document, exact, listed, record
 from scratchbus.http.server import AdminBus, MemoryBus
 from scratchbus.http.yaml_bodies import parsed, yaml_or_json
@@ -87,10 +88,10 @@ async def list_relations(bus: MemoryBus) -> Response:
 async def push_relations(request: Request, bus: AdminBus, guards: Based) -> Response:
     """Publish relations to the whole bus; with If-Match, only if nobody else has published since."""
     relations = await parsed(request, parse_relations, "relations")
-    has_changed = await bus.push_relations(
-        relations, expected_version=guards.expected_version, event_id=guards.event_id
-    )
-    names = sorted((await bus.relations()).relations)
+    event_id = guards.event_id or uuid4().hex
+    has_changed = await bus.push_relations(relations, expected_version=guards.expected_version, event_id=event_id)
+    with after_write(event_id):
+        names = sorted((await bus.relations()).relations)
     version = bus.relations_version
     body = {"has_changed": has_changed, "version": version, "relations": names}
     return answer(body, version=version)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 from urllib.parse import quote
+from uuid import uuid4
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
@@ -11,7 +12,7 @@ from starlette.responses import Response
 from scratchbus import AsyncBus, SessionInfo
 from scratchbus.http import problems
 from scratchbus.http.documents import answer, observation_answer
-from scratchbus.http.memories import TaskId
+from scratchbus.http.memories import TaskId, after_write
 from scratchbus.http.models import Body, NotBlank, optional, schema_of, takes
 from scratchbus.http.moments import When
 from scratchbus.http.parameters import AnySession, Once, SessionName
@@ -107,21 +108,25 @@ async def get_session(bus: MemoryBus, session: SessionName, at: When = None) -> 
 async def spawn_session(request: Request, bus: MemoryBus, session: SessionName, guards: Once) -> Response:
     """Start a session from this one; its notepad is empty, or a copy."""
     given = (await Spawn.of(request)).given
-    return await _session_answer(bus, await bus.spawn_session(session, event_id=guards.event_id, **given))
+    event_id = guards.event_id or uuid4().hex
+    return await _session_answer(bus, await bus.spawn_session(session, event_id=event_id, **given), event_id)
 
 
 @router.post(ONE + "/fork", status_code=201, responses={201: _SESSION}, openapi_extra=takes({"session": "s3"}, Fork))
 async def fork_session(request: Request, bus: MemoryBus, session: SessionName, guards: Once) -> Response:
     """Start a session from this one with a copy of its notepad."""
     given = (await Fork.of(request)).given
-    return await _session_answer(bus, await bus.fork_session(session, event_id=guards.event_id, **given))
+    event_id = guards.event_id or uuid4().hex
+    return await _session_answer(bus, await bus.fork_session(session, event_id=event_id, **given), event_id)
 
 
 @router.post(ONE + "/end", responses=problems.answers({200: _SESSION}, 409))
 async def end_session(bus: MemoryBus, session: SessionName, guards: Once) -> Response:
     """End a session: archive its notes, notepad and todo list in one step; their past can still be read."""
-    await bus.end_session(session, event_id=guards.event_id)
-    return answer(await _described(bus, session))
+    event_id = guards.event_id or uuid4().hex
+    await bus.end_session(session, event_id=event_id)
+    with after_write(event_id):
+        return answer(await _described(bus, session))
 
 
 @router.post(
@@ -164,6 +169,7 @@ async def _described(bus: AsyncBus, session: str, at: str | None = None) -> dict
     return found[0].model_dump(mode="json")
 
 
-async def _session_answer(bus: AsyncBus, session: str) -> Response:
+async def _session_answer(bus: AsyncBus, session: str, event_id: str) -> Response:
     url = f"/api/v1/sessions/{quote(session, safe='')}"
-    return answer(await _described(bus, session), 201, {"Location": url})
+    with after_write(event_id):
+        return answer(await _described(bus, session), 201, {"Location": url})

@@ -7,8 +7,9 @@ from secrets import token_hex
 
 import pytest
 
-from scratchbus import Bus
-from tests.edges.http.conftest import serving
+from scratchbus import AsyncBus, Bus
+from scratchbus.errors import EngineUnreachable
+from tests.edges.http.conftest import serving, serving_here
 
 YAML = {"Content-Type": "application/yaml"}
 
@@ -100,3 +101,21 @@ def test_if_match_0_publishes_only_the_first_relations(embedded_url):
         text, headers = found.json()["text"].encode(), {**YAML, "If-Match": '"0"'}
         assert http.put("/relations", content=text, headers=headers).json()["version"] == 1
         assert http.put("/relations", content=text + b"\n", headers=headers).status_code == 412
+
+
+def test_a_failing_read_after_a_publication_names_the_id_for_a_retry(embedded_url, own, monkeypatch):
+    """With the same If-Match, which other retries would be refused for."""
+    text = own.replace("relations:\n", f"relations:\n  r{token_hex(6)}: {{}}\n", 1).encode()
+
+    async def fail(*_: object, **__: object) -> None:
+        raise EngineUnreachable("the engine does not answer")
+
+    with serving_here(embedded_url) as running, running.client() as http:
+        guards = {**YAML, "If-Match": http.get("/relations").headers["etag"]}
+        with monkeypatch.context() as patched:
+            patched.setattr(AsyncBus, "relations", fail)
+            failed = http.put("/relations", content=text, headers=guards)
+        assert failed.status_code == 503
+        again = http.put("/relations", content=text, headers={**guards, "Idempotency-Key": failed.json()["event_id"]})
+        assert again.is_success
+        assert again.headers["etag"] == http.get("/relations").headers["etag"] != guards["If-Match"]

@@ -8,7 +8,9 @@ from urllib.parse import quote
 
 import pytest
 
-from scratchbus import Bus, NewObservation, document_of, new_id
+from scratchbus import AsyncBus, Bus, NewObservation, document_of, new_id
+from scratchbus.errors import EngineUnreachable
+from tests.edges.http.conftest import serving_here
 
 
 @pytest.fixture
@@ -160,3 +162,25 @@ def test_a_page_is_counted_by_status_and_type(http, bus: Bus, page):
     }
     assert http.get(f"/pages/{page}", params={"at": then}).json()["statuses"] == {"active": 4}
     assert http.get(f"/pages/{page}", params={"without_source": "beside"}).json()["total"] == 0
+
+
+@pytest.mark.parametrize("change", ["spawn", "fork", "end"])
+def test_a_failing_read_after_a_change_names_the_id_for_a_retry(embedded_url, monkeypatch, session, change):
+    """The retry changes nothing, and answers what the change had led to."""
+
+    async def fail(*_: object, **__: object) -> None:
+        raise EngineUnreachable("the engine does not answer")
+
+    with serving_here(embedded_url) as running, running.client() as http, Bus.connect(embedded_url) as bus:
+        bus.notes(session).add("x")
+        with monkeypatch.context() as patched:
+            patched.setattr(AsyncBus, "sessions", fail)
+            failed = http.post(f"/sessions/{session}/{change}")
+        assert failed.status_code == 503
+        event_id = failed.json()["event_id"]
+        assert event_id in failed.json()["detail"]
+        again = http.post(f"/sessions/{session}/{change}", headers={"Idempotency-Key": event_id})
+        assert again.is_success
+        found = {each.id: each for each in bus.sessions() if session in (each.id, each.parent)}
+        assert again.json() == found[again.json()["id"]].model_dump(mode="json")
+        assert len(found) == (1 if change == "end" else 2)
