@@ -512,3 +512,20 @@ def test_changes_behind_a_hidden_window_are_marked(open_console: Opened, served:
     window.keyboard.press("m")
     expect(window.locator(".away")).to_be_hidden()
     assert window.locator(".table-row.changed").count() == 0
+
+
+@pytest.mark.browser
+def test_long_words_are_broken_at_a_narrow_width(open_console: Opened, served: Served, bus: Bus) -> None:
+    """A reason, a title of a task and a tag without spaces make no view wider than the window."""
+    page = bus.page("shell:words")
+    id = page.add("observation", "w" * 900, tags=["t" * 60]).id
+    page.refute(id, reason="r" * 600)
+    bus.begin_task("shell-words", "t" * 300)
+    console = open_console(served, width=360)
+    for address, view, word in (
+        (f"story?page={page.name}&selected={id}", ".story", "r" * 600),
+        ("memory?session=shell-words&tab=tasks", ".memory-body", "t" * 300),
+    ):
+        window = console.open(f"#/{address}")
+        expect(window.get_by_text(word).first).to_be_visible()
+        assert window.evaluate(f"(each => each.scrollWidth - each.clientWidth)(document.querySelector('{view}'))") == 0
