@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import count
 from urllib.parse import parse_qs
 
@@ -59,6 +60,11 @@ def shown(window: Window) -> dict[str, str]:
         ]))"""
     )
     return found
+
+
+def is_past(moment: datetime) -> bool:
+    """Return whether a moment has passed."""
+    return datetime.now(UTC) > moment
 
 
 def moment_of(window: Window) -> str:
@@ -255,3 +261,52 @@ def test_a_typed_time_and_the_c_key_select_an_event(console: Console, bus: Bus) 
     eventually(lambda: moment_of(window) == str(changed.position), "the typed time", within=10)
     window.get_by_role("textbox", name="Moment").fill("half past never")
     expect(window.get_by_role("textbox", name="Moment")).to_have_attribute("aria-invalid", "true")
+
+
+@pytest.mark.browser
+def test_a_slow_clock_of_the_browser_does_not_matter(console: Console, bus: Bus) -> None:
+    """Times that are typed, and the span of the bar, follow the server's clock."""
+    page = bus.page("time:clock")
+    first = page.add("observation", "first")
+    page.add("observation", "second")
+    console.window.add_init_script("const right = Date.now; Date.now = () => right() - 3600000;")
+    window = console.open("#/now?page=time:clock&span=15m")
+    end = window.locator(".slider").get_attribute("aria-valuemax")
+    assert end is not None
+    assert abs(int(end) / 1000 - first.created_at.timestamp()) < 300
+    field = window.get_by_label("Moment").and_(window.locator("input"))
+    field.fill(str(first.position))
+    field.press("Enter")
+    eventually(lambda: moment_of(window) == str(first.position), "the first event", within=10)
+    console.expect_rows("first")
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("how", ["typed", "link", "page"])
+def test_leaving_the_moment_that_plays_stops_playing(console: Console, bus: Bus, how: str) -> None:
+    """The moment that someone chose stays, whatever the next event would have been."""
+    page = bus.page(f"time:stop-{how}")
+    first = page.add("observation", "first")
+    for number in range(8):
+        eventually(partial(is_past, first.created_at + timedelta(seconds=number / 2)))
+        page.update(first.id, confidence=(number + 1) / 10)
+    bus.page("time:stop-other").add("observation", "elsewhere")
+    window = console.open(f"#/now?page={page.name}")
+    window.wait_for_selector(".slider")
+    window.get_by_role("button", name="Speed: 10×").click()
+    window.get_by_role("menuitemradio", name="1×", exact=True).click()
+    window.get_by_role("button", name="Play", exact=True).click()
+    eventually(lambda: moment_of(window) not in ("", str(first.position)), "playing", within=10)
+    if how == "typed":
+        field = window.get_by_label("Moment").and_(window.locator("input"))
+        field.fill(str(first.position))
+        field.press("Enter")
+    elif how == "link":
+        window.evaluate("address => { location.hash = address; }", f"#/now?page={page.name}&at={first.position}")
+    else:
+        window.evaluate("() => { location.hash = location.hash.replace(/page=[^&]*/, 'page=time:stop-other'); }")
+    expect(window.get_by_role("button", name="Play", exact=True)).to_be_visible(timeout=3_000)
+    chosen = moment_of(window)
+    assert (chosen == str(first.position)) is (how != "page")
+    window.wait_for_timeout(2_500)
+    assert moment_of(window) == chosen

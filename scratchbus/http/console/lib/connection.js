@@ -1,8 +1,9 @@
 // Whether the server and its engine are reachable. After an outage `epoch` changes, and views reload.
 import { signal } from "./base.js";
+import { serverNow } from "./time.js";
 
 /** {state, since, detail}; state is "connecting", "live", "server-away", "engine-away" or "signed-out". */
-export const connection = signal({ state: "connecting", since: Date.now(), detail: "" });
+export const connection = signal({ state: "connecting", since: serverNow(), detail: "" });
 
 /** Changes whenever what is shown may have missed something: after an outage, a rewound log, a lost position. */
 export const epoch = signal(0);
@@ -18,7 +19,7 @@ let timer = 0;
 export function noteState(state, detail = "") {
   const before = connection.peek();
   if (before.state === state && before.detail === detail) return;
-  const since = before.state === state ? before.since : Date.now();
+  const since = before.state === state ? before.since : serverNow();
   connection.value = { state, since, detail };
   if (state === "live" && before.state !== "connecting") reloadAll(); // also after signing in, as someone else maybe
   if (state !== before.state) schedule(state === "live" ? PATIENT : EAGER);

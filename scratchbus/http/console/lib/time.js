@@ -5,7 +5,10 @@ import { param } from "./route.js";
 const tick = signal(Date.now());
 let ahead = 0; // the server's clock minus this one, in milliseconds
 
-setInterval(() => (tick.value = Date.now() + ahead), 1000);
+/** Return the server's time, in milliseconds. */
+export const serverNow = () => Date.now() + ahead;
+
+setInterval(() => (tick.value = serverNow()), 1000);
 
 /** Set the clock by the Date header of an answer; it has whole seconds, so small differences say nothing. */
 export function setClockBy(header) {
@@ -13,7 +16,7 @@ export function setClockBy(header) {
   const next = Math.abs(difference) > 2000 ? difference : 0;
   if (Math.abs(next - ahead) > 1500) {
     ahead = next;
-    tick.value = Date.now() + ahead;
+    tick.value = serverNow();
   }
 }
 
@@ -83,7 +86,7 @@ const DAY_AND_TIME = /^(?:(today|yesterday|\d{4}-\d\d-\d\d)[ T]*)?(?:(\d{1,2}):(
  * Return the milliseconds of a time that somebody typed, or null: 14:02, 14:02:07.5, yesterday 9:30, 2026-11-22 14:02,
  * 5m ago, an ISO time or a position. A time of day alone is the last such time before `reference`.
  */
-export function parseTime(typed, reference = Date.now()) {
+export function parseTime(typed, reference = serverNow()) {
   const text = typed.trim();
   if (!text) return null;
   const ago = AGO.exec(text);

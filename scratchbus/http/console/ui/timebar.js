@@ -7,7 +7,7 @@ import { useLoad } from "../lib/load.js";
 import { received } from "../lib/live.js";
 import { go, param } from "../lib/route.js";
 import { isDark, page, selected } from "../lib/state.js";
-import { clock, day, isPast, millisOf, moment, now, stamp } from "../lib/time.js";
+import { clock, day, isPast, millisOf, moment, now, serverNow, stamp } from "../lib/time.js";
 import { isSignedOut, messageOf } from "./problem.js";
 import { Menu } from "./menu.js";
 import { TimeField } from "./times.js";
@@ -33,6 +33,7 @@ export function TimeBar({ scope }) {
   const buckets = Math.max(20, Math.min(400, Math.floor(width / 5)));
   const { data, error, reload } = useLoad((signal) => histogram(pages, buckets, signal), [pages, span.value, buckets]);
   useRefresh(reload);
+  useEffect(() => stopPlaying, [page.value]);
   const since = data && Date.parse(data.since);
   const bounds = data && { since, until: Math.max(Date.parse(data.until), since + 1) };
   const { playing, speed } = player.value;
@@ -90,7 +91,7 @@ async function histogram(pages, buckets, signal) {
   const ask = (range) => get("/events/histogram", { ...range, buckets, page: pages }, { signal });
   const length = SPAN_MS[span.peek()];
   if (length) {
-    const until = Math.min(Date.now(), now.peek() + length / 4);
+    const until = Math.min(serverNow(), now.peek() + length / 4);
     return ask({ since: new Date(until - length).toISOString(), until: new Date(until).toISOString() });
   }
   const all = await ask({});
@@ -198,7 +199,7 @@ const isShort = ({ since, until }) => until - since < 2000;
 function stampShort(ms, bounds) {
   if (bounds.until - bounds.since > 432e5) return stamp(ms).slice(5, 16);
   const time = clock(ms, isShort(bounds));
-  return day(ms) === day(Date.now()) ? time : `${day(ms).slice(5)} ${time}`;
+  return day(ms) === day(serverNow()) ? time : `${day(ms).slice(5)} ${time}`;
 }
 
 /** Call `run` with the newest value, one call at a time. */

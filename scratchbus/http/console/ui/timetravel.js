@@ -2,7 +2,7 @@
 import { signal, untracked } from "../lib/base.js";
 import { get } from "../lib/api.js";
 import { go } from "../lib/route.js";
-import { duration, isPast, millisOf, moment, positionOf } from "../lib/time.js";
+import { duration, isPast, millisOf, moment, positionOf, serverNow } from "../lib/time.js";
 
 export const SPEEDS = [1, 2, 5, 10, 30, 100, 300, 1000];
 
@@ -37,7 +37,7 @@ const arrive = (journey, at) => journey === going && show(at);
 
 /** Go to a time (ms): to the last event that had happened on the page, or on the bus when `pages` is null. */
 export async function goTo(ms, pages) {
-  if (ms >= Date.now()) return back();
+  if (ms >= serverNow()) return back();
   const journey = ++going;
   moving.value++;
   try {
@@ -91,13 +91,14 @@ async function exact(at, pages) {
 
 let run = 0;
 
-/** Play from the moment shown; from live, from `beginning` (ms). */
+/** Play from the moment shown; from live, from `beginning` (ms). It stops when the user goes to another moment. */
 export async function startPlaying(pages, beginning) {
   const mine = ++run;
   player.value = { ...player.peek(), playing: true, note: "" };
   try {
     if (!isPast.peek()) await goTo(beginning ?? 0, pages);
-    let at = await exact(moment.peek(), pages);
+    let current = moment.peek();
+    let at = await exact(current, pages);
     let time = millisOf(at);
     for (;;) {
       const { items } = await get("/events", { after: at, limit: AHEAD, page: pages });
@@ -112,7 +113,8 @@ export async function startPlaying(pages, beginning) {
         player.value = { ...player.peek(), note: gap / speed > MAX_PAUSE ? `${duration(gap)} without events, cut short` : "" };
         await new Promise((resolve) => setTimeout(resolve, wait));
         if (run !== mine) return undefined;
-        show((at = next));
+        if (moment.peek() !== current) return stopPlaying();
+        show((current = at = next));
         time = millisOf(at);
       }
     }
