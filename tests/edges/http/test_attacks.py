@@ -114,12 +114,9 @@ class TestOtherSites:
         assert problem(http.get("/me", headers={"Host": host.format(port=port)})) == (421, "unknown-host")
 
     def test_a_second_or_missing_host_header_is_refused(self, served):
-        assert send(served.url, [head(served.url, "GET /api/v1/me HTTP/1.1", "Host: evil.example")]).status in (
-            400,
-            421,
-        )
+        assert send(served.url, [head(served.url, "GET /api/v1/me HTTP/1.1", "Host: evil.example")]).status == 421
         without = send(served.url, [b"GET /api/v1/me HTTP/1.1\r\nConnection: close\r\n\r\n"])
-        assert without.status in (400, 421)
+        assert without.status == 421
 
 
 def routes() -> list[Any]:
@@ -414,30 +411,30 @@ class TestSizes:
 
 class TestPaths:
     @pytest.mark.parametrize(
-        "path",
+        ("path", "status"),
         [
-            "/console/../guard.py",
-            "/console/..%2Fguard.py",
-            "/console/%2e%2e/guard.py",
-            "/console/%252e%252e%252fguard.py",
-            "/console/..%5cguard.py",
-            "/console/..\\guard.py",
-            "/console//etc/passwd",
-            "/console/%2Fetc%2Fpasswd",
-            "/console/index.html%00.css",
-            "/console/%00",
-            "/console/%ff%fe",
-            "/console/%c0%ae%c0%ae/guard.py",
-            "/console",
-            "/console/",
-            "/../../etc/passwd",
-            "//etc/passwd",
-            "/static/../console/index.html",
+            ("/console/../guard.py", 404),
+            ("/console/..%2Fguard.py", 404),
+            ("/console/%2e%2e/guard.py", 404),
+            ("/console/%252e%252e%252fguard.py", 404),
+            ("/console/..%5cguard.py", 400),
+            ("/console/..\\guard.py", 400),
+            ("/console//etc/passwd", 404),
+            ("/console/%2Fetc%2Fpasswd", 404),
+            ("/console/index.html%00.css", 400),
+            ("/console/%00", 400),
+            ("/console/%ff%fe", 400),
+            ("/console/%c0%ae%c0%ae/guard.py", 400),
+            ("/console", 404),
+            ("/console/", 404),
+            ("/../../etc/passwd", 404),
+            ("//etc/passwd", 404),
+            ("/static/../console/index.html", 404),
         ],
     )
-    def test_no_path_leaves_the_directory_of_the_console(self, served, path):
+    def test_no_path_leaves_the_directory_of_the_console(self, served, path, status):
         answer = send(served.url, [head(served.url, f"GET {path} HTTP/1.1")])
-        assert answer.status in (400, 404, 401)
+        assert answer.status == status
         assert answer.headers["content-type"] == "application/problem+json"
         assert b"import" not in answer.body
         assert b"root:" not in answer.body
@@ -465,11 +462,12 @@ class TestPaths:
         assert answer.status == status, answer.text
 
     @pytest.mark.parametrize(
-        "path", ["/console/../api/v1/pages/a/active", "/%2e/api/v1/me", "/console/..%2Fapi%2Fv1%2Fme"]
+        ("path", "status"),
+        [("/console/../api/v1/pages/a/active", 404), ("/%2e/api/v1/me", 401), ("/console/..%2Fapi%2Fv1%2Fme", 404)],
     )
-    def test_no_spelling_of_a_path_bypasses_the_token(self, guarded, path):
+    def test_no_spelling_of_a_path_bypasses_the_token(self, guarded, path, status):
         answer = send(guarded[0].url, [head(guarded[0].url, f"GET {path} HTTP/1.1")])
-        assert answer.status in (401, 404)
+        assert answer.status == status
 
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(1)>\x1b[31m\x1b]0;owned\x07\x9b31m\x7f\u202e\u2028"
@@ -521,39 +519,39 @@ class TestTexts:
         key = "k\u00e9 \"'<>;,".encode()
         headers = {"Idempotency-Key": key, "If-Match": b'"1", "2"'}
         answer = http.post(f"/pages/{page}/observations", json=NEW, headers=headers)
-        assert answer.status_code in (201, 422)
+        assert answer.status_code == 422
         assert "2" not in answer.headers.get("etag", "")
 
     @pytest.mark.parametrize(
-        "body",
+        ("body", "status"),
         [
-            "[" * 100_000,
-            '{"a":' * 100_000,
-            '{"type":"observation","content":"x","metadata":' + '{"a":' * 5_000 + "1" + "}" * 5_001,
-            '{"type":"observation","content":"x","metadata":{"n":' + "9" * 5_000 + "}}",
-            '{"type":"observation","content":"x","metadata":{"n":' + "9" * 40 + "}}",
-            '{"type":"observation","content":"x","metadata":{"n":-' + "9" * 40 + "}}",
-            '{"type":"observation","content":"x","metadata":{"n":1e999}}',
-            '{"type":"observation","content":"x","confidence":1e999}',
-            '{"type":"observation","content":"x","confidence":NaN}',
-            '{"type":"observation","content":"x","metadata":{"n":Infinity}}',
-            '{"type":"observation","content":"\\ud800"}',
-            '{"type":"observation","content":"x","metadata":{"\\udfff":1}}',
-            '{"type":"observation","content":"\\u0000"}',
-            '{"type":"observation","content":"x","ttl":' + "9" * 400 + "}",
-            '{"type":"observation","content":"x","ttl":1e308}',
-            '{"type":"observation","content":"x"}trailing',
-            '"text"',
-            "",
-            "\xff\xfe",
+            ("[" * 100_000, 400),
+            ('{"a":' * 100_000, 400),
+            ('{"type":"observation","content":"x","metadata":' + '{"a":' * 5_000 + "1" + "}" * 5_001, 400),
+            ('{"type":"observation","content":"x","metadata":{"n":' + "9" * 5_000 + "}}", 400),
+            ('{"type":"observation","content":"x","metadata":{"n":' + "9" * 40 + "}}", 201),
+            ('{"type":"observation","content":"x","metadata":{"n":-' + "9" * 40 + "}}", 201),
+            ('{"type":"observation","content":"x","metadata":{"n":1e999}}', 409),
+            ('{"type":"observation","content":"x","confidence":1e999}', 422),
+            ('{"type":"observation","content":"x","confidence":NaN}', 400),
+            ('{"type":"observation","content":"x","metadata":{"n":Infinity}}', 400),
+            ('{"type":"observation","content":"\\ud800"}', 400),
+            ('{"type":"observation","content":"x","metadata":{"\\udfff":1}}', 400),
+            ('{"type":"observation","content":"\\u0000"}', 201),
+            ('{"type":"observation","content":"x","ttl":' + "9" * 400 + "}", 422),
+            ('{"type":"observation","content":"x","ttl":1e308}', 422),
+            ('{"type":"observation","content":"x"}trailing', 400),
+            ('"text"', 422),
+            ("", 422),
+            ("\xff\xfe", 400),
         ],
-        ids=lambda body: body[:60],
+        ids=lambda each: str(each)[:60],
     )
-    def test_no_json_breaks_the_server(self, http, page, body):
+    def test_no_json_breaks_the_server(self, http, page, body, status):
         path = f"/pages/{page}/observations"
         sent = body.encode("latin-1")
         answer = http.post(path, content=sent, headers={"Content-Type": "application/json"})
-        assert answer.status_code in (201, 400, 409, 413, 422), answer.text
+        assert answer.status_code == status, answer.text
         assert http.get(path).status_code == 200
 
 
