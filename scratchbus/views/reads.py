@@ -100,6 +100,9 @@ class ViewReads:
         """The error that currently keeps the view from following the log, if there is one."""
         return None if self._live is None else self._live.trouble
 
+    def _is_closed(self) -> bool:
+        return self._live is None
+
     def _open(self) -> Live:
         if self._live is None:
             raise ViewClosed(self.page)

@@ -58,8 +58,12 @@ class View(ViewReads):
             self._pages.leave(self.page)
 
     def __enter__(self) -> Self:
-        if self._live is None:
-            self._live = self._pages.enter(self.page)
+        if self._is_closed():
+            live = self._pages.enter(self.page)
+            if self._is_closed():
+                self._live = live
+            else:  # another thread has entered it meanwhile
+                self._pages.leave(self.page)
         return self
 
     def __exit__(self, *exc: object) -> None:

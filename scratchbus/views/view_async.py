@@ -56,8 +56,12 @@ class AsyncView(ViewReads):
             self._pages.leave(self.page)
 
     async def __aenter__(self) -> Self:
-        if self._live is None:
-            self._live = await self._pages.enter(self.page)
+        if self._is_closed():
+            live = await self._pages.enter(self.page)
+            if self._is_closed():
+                self._live = live
+            else:  # another task has entered it meanwhile
+                self._pages.leave(self.page)
         return self
 
     async def __aexit__(self, *exc: object) -> None:

@@ -109,6 +109,19 @@ async def test_views_of_one_page_share_its_fold(abus, monkeypatch):
         await view.close()
 
 
+async def test_a_view_entered_by_two_tasks_at_once_stops_following_when_it_is_closed(abus):
+    """Both find it closed, and start it; the page has one user."""
+    view = abus.view()
+    await asyncio.gather(view.__aenter__(), view.__aenter__())
+    other = abus.view()
+    async with other:
+        assert other._live is view._live
+    live = view._live
+    await view.close()
+    async with abus.view() as later:
+        assert later._live is not live
+
+
 async def test_view_resyncs_after_a_flush(abus, connect):
     bus = connect()
     async with abus.view() as view:
