@@ -95,7 +95,10 @@ PROMISED = {
 
 
 def public(cls):
-    return {name: value for name, value in inspect.getmembers(cls) if not name.startswith("_")}
+    """Return the public members of a class; only blocking code has threads to reset after a fork."""
+    members = {name: value for name, value in inspect.getmembers(cls) if not name.startswith("_")}
+    members.pop("reset_after_fork", None)
+    return members
 
 
 def unbound(value):

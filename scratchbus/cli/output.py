@@ -13,8 +13,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import scratchbus
-from scratchbus.cli.cut import cut, least_width
 from scratchbus.cli.json_text import escaped_json
+from scratchbus.cli.truncation import cut, least_width
 
 if TYPE_CHECKING:
     from rich.console import Console

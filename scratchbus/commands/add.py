@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from scratchbus.commands.observations import left_by, recall_all
-from scratchbus.commands.references import check_blockers, check_known_ids, check_trigger
-from scratchbus.commands.retries import (
+from scratchbus.commands.first_attempts import (
     append_with_old_digests,
     check_keys,
     digest_of_addition,
     earlier_additions,
 )
+from scratchbus.commands.observations import left_by, recall_all
+from scratchbus.commands.references import check_blockers, check_known_ids, check_trigger
 from scratchbus.domain.checks import check_size
 from scratchbus.domain.event import ENVELOPE
 from scratchbus.domain.given_observation import unpack_observation

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar
 
+from scratchbus.commands.first_attempts import earlier_change
 from scratchbus.commands.observations import Lifetime, finish, last_lifetime, read_target
-from scratchbus.commands.retries import earlier_change
 from scratchbus.domain.checks import check_reason
 from scratchbus.domain.digest import digest_of
 from scratchbus.domain.event import Event

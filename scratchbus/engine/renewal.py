@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
-from scratchbus.engine.forks import begins_again
+from scratchbus.engine.after_fork import reset_in_forks
 from scratchbus.telemetry.lazy import lazy
 from scratchbus.telemetry.logs import stderr_logger
 
@@ -46,10 +46,10 @@ class Keeper:
     def __init__(self, run: Callable[[Step[None]], Any]) -> None:
         self._run = run
         self._closed = threading.Event()
-        self.begin_again()
-        begins_again(self)
+        self.reset_after_fork()
+        reset_in_forks(self)
 
-    def begin_again(self) -> None:
+    def reset_after_fork(self) -> None:
         """See `Threaded`: what the parent holds is renewed there."""
         self._renewables: list[Renewable] = []
         self._lock = threading.Lock()

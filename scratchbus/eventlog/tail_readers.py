@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from scratchbus.domain.position import Position
-from scratchbus.engine.forks import begins_again
+from scratchbus.engine.after_fork import reset_in_forks
 from scratchbus.engine.retry_limits import backoff
 from scratchbus.engine.steps import Step
 from scratchbus.engine.waits import wait_async
@@ -67,10 +67,10 @@ class Feeds:
         self._log = log
         self._reader = reader
         self._closed = threading.Event()
-        self.begin_again()
-        begins_again(self)
+        self.reset_after_fork()
+        reset_in_forks(self)
 
-    def begin_again(self) -> None:
+    def reset_after_fork(self) -> None:
         """See `Threaded`."""
         self._feeds: dict[int, _TailReader] = {}
         self._lock = threading.Lock()

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
-from scratchbus.engine.forks import begins_again
+from scratchbus.engine.after_fork import reset_in_forks
 from scratchbus.engine.renewal import AsyncKeeper, Keeper
 from scratchbus.engine.steps import Step
 from scratchbus.errors import BusClosed, ViewClosed
@@ -94,9 +94,9 @@ class LivePages(_Pages[threading.Lock, Keeper]):
         super().__init__(core, keeper, threading.Lock)
         self._run = run
         self._feeds = feeds
-        begins_again(self)
+        reset_in_forks(self)
 
-    def begin_again(self) -> None:
+    def reset_after_fork(self) -> None:
         """See `Threaded`: the views of the parent are closed."""
         pages, self._shared, self._lock = self._shared, {}, threading.Lock()
         for page, shared in pages.items():
