@@ -129,7 +129,7 @@ def test_run_with_an_event_id_is_recorded_once(bus):
         ("scratchpad_written", "run-1/scratchpad"),
         ("run_ended", "run-1"),
     ]
-    for event_id in ("no spaces", "x" * 200):
+    for event_id in ("no spaces", "x" * 201):
         with pytest.raises(InvalidId):
             bus.run("tester", "look", ask=ask, event_id=event_id)
 

@@ -259,7 +259,7 @@ def test_a_tail_on_a_terminal_has_a_heading_for_each_day(
 ):
     bus.page(cli.page).add("observation", "one")
     (event,) = bus.events(pages=[cli.page])
-    noon = datetime.now(UTC).astimezone().replace(hour=12, minute=0, second=0)
+    noon = datetime.now(UTC).astimezone().replace(hour=12, minute=0, second=0, microsecond=0)
     days = [noon - timedelta(days=40), noon - timedelta(days=1), noon - timedelta(days=1), noon]
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "120")

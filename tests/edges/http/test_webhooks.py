@@ -285,15 +285,16 @@ def test_a_lost_answer_with_a_new_secret_says_how_to_get_another(embedded_url, m
             raise EngineUnreachable("the engine does not answer")
         return []
 
-    with serving_here(embedded_url) as running, running.client() as http, Bus.connect(embedded_url) as bus:
-        with monkeypatch.context() as patched:
-            patched.setattr(AsyncBus, "subscriptions", fail_once)
-            failed = http.put(f"/subscriptions/{name}", json=definition)
-        assert failed.status_code == 503
-        assert "send one of your own" in failed.json()["detail"]
-        again = http.put(f"/subscriptions/{name}", json={**definition, "secret": SECRET})
-        assert (again.status_code, bus.webhook(name).secret) == (200, SECRET)
-        bus.unsubscribe(name)
+    with Bus.connect(embedded_url) as bus:
+        with serving_here(embedded_url) as running, running.client() as http:
+            with monkeypatch.context() as patched:
+                patched.setattr(AsyncBus, "subscriptions", fail_once)
+                failed = http.put(f"/subscriptions/{name}", json=definition)
+            assert failed.status_code == 503
+            assert "send one of your own" in failed.json()["detail"]
+            again = http.put(f"/subscriptions/{name}", json={**definition, "secret": SECRET})
+            assert (again.status_code, bus.webhook(name).secret) == (200, SECRET)
+        bus.unsubscribe(name)  # no server delivers to it any more
 
 
 # -- signatures -------------------------------------------------------------------------------------------------------
