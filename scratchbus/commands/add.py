@@ -25,7 +25,7 @@ from scratchbus.domain.models import checked, default_of, optional_fields, refus
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.observation_models import GUARDS, GivenObservation, NewObservation
 from scratchbus.domain.page_events import Added, Repeated
-from scratchbus.domain.schedule import blockers_in_head, end_after, start_of
+from scratchbus.domain.schedule import blockers_in_head, end_after, start_of, varying_times
 from scratchbus.domain.time_checks import check_end
 from scratchbus.domain.times import settle
 from scratchbus.domain.values import check_source, millis
@@ -233,6 +233,7 @@ def decide(
         blocked_by=blocked_by if start is None else blockers_in_head(ids.subject, value_of("every"), blocked_by),
         not_before="" if start is None else str(millis(start)),
         body=encode_fields(fields),
+        varying=varying_times(arguments) if ids.batch_size else frozenset(),
         is_plain=not (ids.batch_size or argument or due) and fence is None,
         lifecycle=lifecycle,
     )

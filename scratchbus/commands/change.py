@@ -17,6 +17,7 @@ from scratchbus.domain.observation import Observation
 from scratchbus.domain.observation_models import Changes, ObservationPatch
 from scratchbus.domain.page_events import Cleared, ReasonCode, StatusChanged, Updated
 from scratchbus.domain.registry import ObservationType
+from scratchbus.domain.schedule import varying_times
 from scratchbus.domain.time_checks import check_end
 from scratchbus.domain.times import settle
 from scratchbus.domain.values import MAX_BYTES, check_id, duration_of, millis
@@ -89,6 +90,7 @@ class Update(Command):
                     blocked_by=fields.get("blocked_by"),
                     verb="rescheduled" if schedule.fields else "updated",
                     lifecycle=lifecycle_of(kind),
+                    varying=varying_times(self.changes) if occasion.digest else frozenset(),
                 )
             )
         if "status" in self.changes:

@@ -30,6 +30,7 @@ from scratchbus.domain.facts import Fact, plain_entity
 from scratchbus.domain.models import CheckedBy, EventId, Given
 from scratchbus.domain.position import Position
 from scratchbus.domain.relation_registry import SAME_AS, RelationRegistry
+from scratchbus.domain.schedule import varying_times
 from scratchbus.domain.time_checks import as_time
 from scratchbus.domain.times import settle
 from scratchbus.domain.values import MAX_BYTES, check_confidence
@@ -114,11 +115,16 @@ def assert_fact(core: Core, page: str, arguments: Mapping[str, Any]) -> Step[Fac
     """Assert a fact. If sources contest each other by it, ask for a decision."""
     command = AssertFact.parse(arguments)
     occasion = Occasion.of(core, page, command.event_id, command.verb, *command.retry_arguments())
-    return (yield from assert_all(core, page, [command], occasion))[0]
+    return (yield from assert_all(core, page, [command], occasion, varying_times(command.__dict__)))[0]
 
 
-def assert_all(core: Core, page: str, commands: Sequence[AssertFact], occasion: Occasion) -> Step[list[Fact]]:
-    """Assert facts, a thousand in one batch. Raises InvalidInput for the first invalid one; then none is asserted."""
+def assert_all(
+    core: Core, page: str, commands: Sequence[AssertFact], occasion: Occasion, varying: frozenset[str]
+) -> Step[list[Fact]]:
+    """Assert facts, a thousand in one batch. Raises InvalidInput for the first invalid one; then none is asserted.
+
+    A retry may compute the fields in `varying` otherwise.
+    """
     relations = yield from relations_for(core, *(command.relation for command in commands))
     events: list[FactAsserted] = []
     for index, command in enumerate(commands):
@@ -134,9 +140,8 @@ def assert_all(core: Core, page: str, commands: Sequence[AssertFact], occasion: 
     for at in range(0, len(events), MAX_BATCH):
         batch = events[at : at + MAX_BATCH]
         try:
-            appended = yield from append(
-                core.log, page, [put(occasion, event, NEVER if refusal else 0) for event in batch]
-            )
+            writes = [put(occasion, event, NEVER if refusal else 0, varying=varying) for event in batch]
+            appended = yield from append(core.log, page, writes)
         except VersionConflict:
             raise refusal or Conflict("the facts keep changing; try again") from None
         if appended.recalled is not None:

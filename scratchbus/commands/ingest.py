@@ -17,6 +17,7 @@ from scratchbus.domain.facts import Fact
 from scratchbus.domain.knowledge import Triplet
 from scratchbus.domain.models import CheckedBy, EventId, Given
 from scratchbus.domain.relation_registry import RelationRegistry
+from scratchbus.domain.schedule import varying_times
 from scratchbus.domain.time_checks import as_time
 from scratchbus.domain.values import check_confidence
 from scratchbus.engine.steps import Fetch, Step
@@ -70,7 +71,7 @@ def ingest(core: Core, page: str, arguments: Mapping[str, Any]) -> Step[list[Fac
             raise name_item(error, index, len(found)) from None
     retry_arguments = command.text, command.subject, command.valid_at, command.confidence, command.evidence
     occasion = Occasion.of(core, page, command.event_id, command.verb, *retry_arguments)
-    return (yield from assert_all(core, page, commands, occasion))
+    return (yield from assert_all(core, page, commands, occasion, varying_times(command.__dict__)))
 
 
 def _call(extractor: Any, text: str) -> list[Any]:

@@ -49,10 +49,13 @@ class MemoryEdit(Given):
         return Occasion.of(core, page, self.event_id, self.verb, self.about, *self.retry_arguments())
 
 
-def put(occasion: Occasion, event: Event, version: int | None, status: str = "") -> Write:
+def put(
+    occasion: Occasion, event: Event, version: int | None, status: str = "", varying: frozenset[str] = frozenset()
+) -> Write:
     """Return the write of an event guarded on a version of its subject; with a status it is the last one."""
-    final = "final" if status else ""
-    return Write(event, Op.PUT, occasion.digest, version, status=status, status_class=final, argument=session.SUBJECT)
+    write = Write(event, Op.PUT, occasion.digest, version, status=status, argument=session.SUBJECT, varying=varying)
+    write.status_class = "final" if status else ""
+    return write
 
 
 Revision = Annotated[

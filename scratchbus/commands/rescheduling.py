@@ -134,6 +134,7 @@ def resumed(
             argument=occasion.by,
             verb="rescheduled",
             lifecycle=lifecycle_of(kind),
+            varying=frozenset(fields),
         )
     ]
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Protocol, TypeVar
 
 from scratchbus.domain.recurrence import first_slot
+from scratchbus.domain.times import NamedMoment
 from scratchbus.domain.values import millis, moment
 from scratchbus.errors import InvalidField, InvalidTTL
 
@@ -34,6 +35,8 @@ class Schedulable(Protocol):
 _LAST_YEAR = 9000
 """The last year in which something may start: the calendar ends with 9999, a lifetime is up to 100 years long."""
 
+_TIMES = ("not_before", "remind_at", "expires_at")
+
 Each = TypeVar("Each", bound=Schedulable)
 
 
@@ -52,6 +55,14 @@ def start_of(now: datetime, argument: Callable[[str], Any]) -> datetime | None:
             )
             raise InvalidField(other, f"cannot be given together with {name}: {explanation}; leave one of them out")
     return moment(millis(start) if every is None else first_slot(every, now, start))
+
+
+def varying_times(given: Mapping[str, Any]) -> frozenset[str]:
+    """Return the time fields among arguments that a retry, some time later, may compute otherwise."""
+    varying = {name for name, value in given.items() if isinstance(value, NamedMoment)}
+    if "not_before" in given or "every" in given:
+        varying |= {name for name in _TIMES if name not in given}
+    return frozenset(varying)
 
 
 def check_start(start: datetime | None) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence, Set
 from pydantic_core import from_json
 
 from scratchbus.domain.event import Event
+from scratchbus.domain.page_events import Updated
 from scratchbus.domain.position import Position
 from scratchbus.engine.retry_limits import backoff
 from scratchbus.engine.steps import Pause, Step, ask_all
@@ -151,7 +152,13 @@ def _may_have_made(write: Write, entry: RawEntry) -> bool:
         return True  # only its existence matters
     if found.kind != event.kind and not (write.op == Op.ADD and found.kind == "repeated"):
         return False
-    return has_same_fields(event, found, ignored=_DECIDED.get(found.kind, set()))
+    if isinstance(event, Updated) and isinstance(found, Updated):
+        return _without(event.changes, write.varying) == _without(found.changes, write.varying)
+    return has_same_fields(event, found, ignored=_DECIDED.get(found.kind, set()) | write.varying)
+
+
+def _without(changes: Mapping[str, object], names: Set[str]) -> dict[str, object]:
+    return {name: value for name, value in changes.items() if name not in names}
 
 
 def has_same_fields(event: Event, found: Event, ignored: Set[str] = frozenset()) -> bool:

@@ -193,6 +193,7 @@ class Write(Struct):
     before which it is not picked, are "" (unchanged), "0" (never), "+ms" or ms. `body` is the encoded event, where it
     is known already. `is_plain` says of an addition that only a lack of room can prevent it. `tags` and `blocked_by`
     are the new ones, None if they do not change. `verb` and `lifecycle` explain a refusal.
+    A retry may compute the fields, or changes, in `varying` otherwise.
     """
 
     event_or_draft: Event | Draft
@@ -214,6 +215,7 @@ class Write(Struct):
     is_plain: bool = False
     verb: str = "changed"
     lifecycle: Lifecycle | None = None
+    varying: frozenset[str] = frozenset()
 
     @property
     def event(self) -> Event:

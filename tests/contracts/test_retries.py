@@ -1,5 +1,6 @@
 """A retry with the same event id writes nothing and returns the first result."""
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -15,6 +16,9 @@ from tests.faults.interposing import interposed
 from tests.inspection import all_events, forget, log_length, project
 
 pytestmark = pytest.mark.engines(*ALL)
+
+PAST = datetime(2026, 1, 1, tzinfo=UTC)
+FUTURE = datetime(2099, 1, 1, tzinfo=UTC)
 
 # Each write, and another that must not pass for its retry.
 WRITES = {
@@ -114,6 +118,67 @@ def test_a_generated_event_id_is_refused_for_another_addition(bus, page, others)
     with pytest.raises(EventIdReused):
         page.add(**given | others, event_id=once)
     assert page.add(**given, event_id=once) == first
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"every": "1h"},
+        {"expires_at": "in 2h"},
+        {"remind_at": "in 2h"},
+        {"not_before": "in 2h", "ttl": "1h"},
+        {"not_before": PAST, "ttl": "1h"},
+    ],
+    ids=str,
+)
+def test_a_generated_event_id_accepts_an_addition_whose_times_follow_the_clock(page, given):
+    first = page.add("observation", "x", **given)
+    once = page.history(first.id)[0].id
+    time.sleep(0.002)  # a millisecond later
+    again = page.add("observation", "x", **given, event_id=once)
+    assert (again.id, again.expires_at, again.remind_at) == (first.id, first.expires_at, first.remind_at)
+    with pytest.raises(EventIdReused):
+        page.add("observation", "y", **given, event_id=once)
+
+
+@pytest.mark.parametrize(
+    ("given", "changes"),
+    [
+        ({"every": "1h"}, {"every": "2h"}),
+        ({}, {"expires_at": "in 2h"}),
+        ({}, {"not_before": "in 2h"}),
+        ({"ttl": "1h"}, {"not_before": FUTURE}),
+        ({"not_before": FUTURE}, {"not_before": None}),
+    ],
+    ids=str,
+)
+def test_a_generated_event_id_accepts_an_update_whose_times_follow_the_clock(page, given, changes):
+    id = page.add("observation", "x", **given).id
+    first = page.update(id, **changes, tags=["a"])
+    once = page.history(id)[-1].id
+    time.sleep(0.002)  # a millisecond later
+    assert page.update(id, **changes, tags=["a"], event_id=once) == first
+    with pytest.raises(EventIdReused):
+        page.update(id, **changes, tags=["b"], event_id=once)
+
+
+def test_a_generated_event_id_accepts_a_fact_whose_time_follows_the_clock(bus):
+    facts = bus.facts("s")
+    first = facts.assert_fact("a", "uses", "b", valid_at="10m ago")
+    once = all_events(bus)[-1].id
+    time.sleep(0.002)  # a millisecond later
+    assert facts.assert_fact("a", "uses", "b", valid_at="10m ago", event_id=once) == first
+    with pytest.raises(EventIdReused):
+        facts.assert_fact("a", "uses", "c", valid_at="10m ago", event_id=once)
+
+
+def test_a_generated_event_id_accepts_a_reopened_recurrence(page):
+    id = page.add("observation", "x", every="1h").id
+    page.resolve(id)
+    first = page.reopen(id)
+    once = page.history(id)[-1].id.removesuffix("/schedule")
+    page.update(id, every="2h")
+    assert page.reopen(id, event_id=once) == first
 
 
 ITEM = {"id": "1", "content": "a"}
