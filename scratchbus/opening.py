@@ -81,7 +81,8 @@ def prepare(
             archive=archive_reader.Archive(stores.open_store(settings.archive_url), settings.bus)
             if settings.archive_url
             else None,
-            replica_ms=min(2_000, round(settings.seconds("socket_timeout") * 500)),  # before the socket gives up
+            # before the socket gives up; 0 would wait for ever
+            replica_ms=max(1, min(2_000, round(settings.seconds("socket_timeout") * 500))),
         ),
         types_file=types,
         by=by,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from scratchbus.domain.times import read_duration
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 MIN_MS = 1_000
 """The shortest interval."""
+
+_LONGEST_GAP = timedelta(days=366 * 41)
+"""Longer than between two slots of any cron expression: a 29 February may be on a certain weekday after 40 years."""
 
 _FIELDS = 5  # of a cron expression
 
@@ -39,7 +42,9 @@ def next_slot(every: str, slot: int, after: int) -> int:
     Raises InvalidTTL or ValueError for a text that is neither an interval nor cron.
     """
     if _is_cron(every):
-        found = _cron(every).get_next_fire_time(None, moment(after + 1))
+        trigger, start = _cron(every), moment(after + 1)
+        trigger.end_date = start + _LONGEST_GAP  # else a day that never comes is looked for up to the year 9999
+        found = trigger.get_next_fire_time(None, start)
         if found is None:
             raise ValueError("it never fires")
         return millis(found.astimezone(UTC))

@@ -123,8 +123,7 @@ class AsyncKeeper:
         self._renewables.clear()
         if self._task is not None:
             self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+            await asyncio.wait({self._task})  # unlike the task itself, this raises only the caller's own cancellation
 
     async def _renew_due(self) -> None:
         while self._renewables:

@@ -48,9 +48,8 @@ class Sentinels(Failover):
                     return
                 last_problem = redis_errors.ReadOnlyError(f"{address[0]}:{address[1]} is not yet the master")
             except (redis_errors.RedisError, OSError) as problem:
-                if not self.is_transient(problem):
-                    raise
-                last_problem = problem
+                if last_problem is None or self.is_transient(problem) == self.has_answered:
+                    last_problem = problem  # one that passes, unless no sentinel has ever answered
         if last_problem is None:
             raise EngineMisconfigured(f"the sentinels know no master {self._name!r}; check the name in the URL")
         raise last_problem

@@ -13,7 +13,15 @@ from hiredis import pack_command
 from scratchbus.domain.position import START, Position
 from scratchbus.engine.scripts import Command
 from scratchbus.engine.steps import Call, Collect, Interrupted, Joint, Send, Step, Wrote
-from scratchbus.errors import BusClosed, EngineError, EngineLoading, InvalidName, NotReplicated, VersionConflict
+from scratchbus.errors import (
+    BusClosed,
+    EngineError,
+    EngineForbidden,
+    EngineLoading,
+    InvalidName,
+    NotReplicated,
+    VersionConflict,
+)
 from scratchbus.eventlog import ids
 from scratchbus.eventlog.append_command import append_command, read_reply
 from scratchbus.eventlog.bus_log import MAX_PAGES, Log, PageOfLog, read_end
@@ -111,7 +119,7 @@ def _append(
             scan = yield from search_lost(log, shard, after or before, writes, lost, started, attempt)
             attempt += 1
         except (EngineError, BusClosed) as error:
-            is_in_doubt = attempt > 0 or after is not None
+            is_in_doubt = attempt > 0 or after is not None or (bool(wait_commands) and _is_wait_denied(error))
             if is_in_doubt or isinstance(error, EngineError):  # else nothing was sent to a closed bus
                 annotate(error, first, is_in_doubt=is_in_doubt)
             raise
@@ -138,6 +146,11 @@ def _append(
     if outcome.wrote is not None:
         yield outcome.wrote
     return outcome
+
+
+def _is_wait_denied(error: Exception) -> bool:
+    """Return whether an error denies this user WAIT, which is sent after the write."""
+    return isinstance(error, EngineForbidden) and "'wait'" in str(error)
 
 
 def _not_replicated(log: Log, copies: int, first: str, outcome: Appended) -> NotReplicated:

@@ -50,8 +50,10 @@ class StoredText:
 
     def __init__(self, patterns: Mapping[str, str]) -> None:
         self.fields = dict(patterns)
-        groups = [f"({each.replace('%d', '[0-9]').replace('%a', '[a-zA-Z]')})" for each in patterns.values()]
-        self.regex = re.compile(r"\|".join(groups), re.DOTALL)
+        text = r"\|".join(f"({each})" for each in patterns.values())
+        for lua, python in ("%d", "[0-9]"), ("%a", "[a-zA-Z]"), ("%w", "[a-zA-Z0-9]"):
+            text = text.replace(lua, python)
+        self.regex = re.compile(text, re.DOTALL)
 
     def pattern(self, *wanted: str) -> str:
         """Return the quoted Lua pattern that captures these fields, in the order of the row; all fields by default."""

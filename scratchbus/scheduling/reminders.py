@@ -47,6 +47,8 @@ from scratchbus.telemetry.logs import stderr_logger
 REMINDER_KINDS = ("added", "repeated", "updated", "status_changed")
 """The kinds of events that a reminder may wait for: changes of an observation, not its claims."""
 
+_TRIES = 100
+
 States = dict[int, Observation | None]
 """An observation after each of its events, by the event's seq."""
 
@@ -181,7 +183,9 @@ def _state_after(core: Core, event: Event, states: States) -> Step[Observation |
 def _fall_due(core: Core, reminder: Observation, event: Event) -> Step[bool]:
     """Append `due` unless the reminder has fallen due or closed meanwhile."""
     current: Observation | None = reminder
-    while current is not None and current.is_open and current.remind_on is not None:
+    for _ in range(_TRIES):
+        if current is None or not current.is_open or current.remind_on is None:
+            return False
         due = Due(
             id=new_event_id(),
             page=current.page,
@@ -196,6 +200,7 @@ def _fall_due(core: Core, reminder: Observation, event: Event) -> Step[bool]:
             return True
         except (VersionConflict, NotFound):
             current = (yield from get(core.log, current.page, [current.id], core.fresh)).get(current.id)
+    logger.warning("a reminder keeps changing, or its state is damaged", observation=reminder.id)
     return False
 
 

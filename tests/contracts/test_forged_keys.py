@@ -10,6 +10,7 @@ from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.trim import Archiving, FloorLost
 from scratchbus.readmodel.catch_up import catch_up
 from scratchbus.scheduling.expiry import sweep
+from scratchbus.scheduling.reminders import remind
 from tests.contracts.test_huge_numbers import read_everything
 from tests.engines import ONE
 from tests.inspection import keys_of, project, send
@@ -41,6 +42,22 @@ def test_forged_head_is_ignored_by_readers_and_named_by_verify(bus, page, value)
     assert page.list() == [observation]
     assert "head" in [each.kind for each in bus.verify().findings]
     page.add("observation", "beside it")
+
+
+def test_reminder_with_a_forged_version_leaves_others(bus, page, capfd):
+    damaged = page.add("reminder", "x", remind_on={"type": "risk_alert"})
+    page.add("reminder", "y", remind_on={"type": "risk_alert"})
+    page.add("risk_alert", "z")
+    project(bus)
+    send(
+        bus,
+        "HSET",
+        keys_of(bus).heads("main"),
+        damaged.id,
+        f"9{send(bus, 'HGET', keys_of(bus).heads('main'), damaged.id).decode()}",
+    )
+    assert bus.converse(remind(bus.core, list(bus.events()))) == 1
+    assert "its state is damaged" in capfd.readouterr().err
 
 
 def test_status_ignores_names_that_are_not_utf8(bus, page):

@@ -190,3 +190,8 @@ def test_a_timeout_of_months_is_as_good_as_a_long_one(connect):
     bus = connect(socket_timeout="90d", connect_timeout="90d")
     added = bus.page().add("observation", "x")
     assert bus.page().get(added.id) == added
+
+
+def test_a_short_socket_timeout_bounds_the_wait_for_replicas():
+    with Bus.connect("memory://short", socket_timeout="1ms") as bus:
+        assert bus.core.log.replica_ms == 1

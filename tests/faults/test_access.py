@@ -72,6 +72,20 @@ def bus(guarded: GuardedServer) -> Iterator[Bus]:
         yield bus
 
 
+def test_a_user_who_may_not_wait_learns_how_to_retry_the_write(guarded: GuardedServer, bus: Bus) -> None:
+    with guarded.client() as client:
+        client.acl_setuser("hasty", enabled=True, nopass=True, keys=["*"], channels=["*"], commands=["+@all", "-wait"])
+    for content in "ab":
+        bus.page("main").add("observation", content)  # loads the scripts
+    url = f"unix://hasty:x@{guarded.socket}"
+    with Bus.connect(url, source="owner", ack="replica", replicas=1) as hasty:
+        with pytest.raises(EngineForbidden, match="the outcome of the last write is unknown") as refused:
+            hasty.page("main").add("observation", "x")
+        assert [event.id for event in bus.events()][2:] == [refused.value.event_id]
+    with guarded.client() as client:
+        client.acl_deluser("hasty")
+
+
 @pytest.mark.parametrize("name", TRIES)
 def test_a_role_is_allowed_its_operations_and_no_others(guarded: GuardedServer, name: str) -> None:
     wanted = TRIES[name]

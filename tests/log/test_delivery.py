@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from redis.exceptions import (
     AskError,
+    AuthenticationError,
     ClusterDownError,
     ConnectionError,
     MovedError,
@@ -122,6 +123,17 @@ def test_a_server_that_denies_being_master_is_not_used() -> None:
     assert master_of(Sentinels([A, B], "m"), named, [[b"slave"]], [[b"127.0.0.1", b"2"]], [[b"master"]]) == B
     with pytest.raises(ReadOnlyError):
         master_of(Sentinels([A], "m"), named, [[b"slave"]])
+
+
+def test_a_sentinel_with_another_password_is_passed_over() -> None:
+    refused, named, master = AuthenticationError("WRONGPASS"), [[b"127.0.0.1", b"3"]], [[b"master"]]
+    assert master_of(Sentinels([A, B], "m"), refused, named, master) == C
+    with pytest.raises(AuthenticationError):
+        master_of(Sentinels([A, B], "m"), refused, ConnectionError("gone"))
+    known = Sentinels([A, B], "m")
+    assert master_of(known, named, master) == C
+    with pytest.raises(ReadOnlyError):  # which passes
+        master_of(known, named, [[b"slave"]], refused)
 
 
 def test_a_thread_asks_the_sentinels_while_another_sorts_them() -> None:

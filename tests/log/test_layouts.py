@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scratchbus.engine.scripts import Key, Keys, lua_script
-from scratchbus.eventlog.layouts import CHECKPOINT, HEAD, LUA, Head
+from scratchbus.eventlog.layouts import CHECKPOINT, HEAD, HOLD, KNOWN_ID, LUA, Head
 
 
 def test_a_pattern_ends_after_the_last_wanted_field():
@@ -18,6 +18,14 @@ def test_fields_after_one_with_bars_are_matched_from_the_end():
     found = CHECKPOINT.regex.fullmatch("1-2|an|id|3|4|origin|token")
     assert found is not None
     assert found.groups() == ("1-2", "an|id", "3", "4", "origin", "token")
+
+
+def test_python_reads_holds_and_known_ids():
+    hold, known_id = HOLD.regex.fullmatch("0a9|17|a|b"), KNOWN_ID.regex.fullmatch("0a9|1-2")
+    assert hold is not None
+    assert hold.groups() == ("0a9", "17", "a|b")
+    assert known_id is not None
+    assert known_id.groups() == ("0a9", "1-2")
 
 
 def test_lua_and_python_write_the_same_new_head():
