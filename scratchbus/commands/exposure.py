@@ -17,7 +17,7 @@ from scratchbus.domain.position import Position
 from scratchbus.domain.values import check_id
 from scratchbus.engine.retry_limits import JITTER
 from scratchbus.engine.steps import Step
-from scratchbus.errors import EngineForbidden, EngineReadOnly
+from scratchbus.errors import EngineForbidden, EngineFull, EngineReadOnly, LogBlocked, NotReplicated
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.writes import Op, Write
 from scratchbus.projections.contexts import subject_of
@@ -67,7 +67,7 @@ def record(
 def logged(core: Core, page: str, reading: Step[list[Observation]]) -> Step[list[Observation]]:
     """Read observations, and record who read them, if this read is in the sample that `log_reads` sets.
 
-    A process that may not write reads without recording. A read is a context of 0 tokens, at most 1,000 observations.
+    A process that cannot write reads without recording. A read is a context of 0 tokens, at most 1,000 observations.
     """
     found = yield from reading
     yield from log_read(core, page, found)
@@ -77,7 +77,7 @@ def logged(core: Core, page: str, reading: Step[list[Observation]]) -> Step[list
 def log_read(core: Core, page: str, found: Sequence[Observation]) -> Step[None]:
     """Record who has read these observations, as `logged` does."""
     if JITTER.random() < core.settings.log_reads:
-        with suppress(EngineForbidden, EngineReadOnly):
+        with suppress(EngineForbidden, EngineReadOnly, EngineFull, LogBlocked, NotReplicated):
             for at in range(0, len(found), _MAX_BATCH):
                 shown = {each.id: each.version for each in found[at : at + _MAX_BATCH]}
                 yield from record(core, page, None, core.by, shown, 0, None)

@@ -17,7 +17,7 @@ from scratchbus.domain.page_events import PAGE_EVENTS, StatusChanged
 from scratchbus.domain.position import Position
 from scratchbus.domain.values import check_id, check_page
 from scratchbus.engine.steps import Step
-from scratchbus.errors import InvalidField, NotFound, UnknownType, shown
+from scratchbus.errors import InvalidField, InvalidPosition, NotFound, UnknownType, shown
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.entry_filter import EntryFilter
 from scratchbus.projections.filters import Filter
@@ -161,6 +161,7 @@ def list_all(
         check_on_page(after, page.page)
         below = after.added_seq
     elif isinstance(after, Position):
+        check_on_shard(core.log, after, page.page)
         below = after.seq
     elif after is not None:
         id = check_id(after)
@@ -174,6 +175,15 @@ def check_on_page(after: Observation, page: str) -> None:
     """Raise NotFound for an observation of another page: lists are ordered within a page."""
     if after.page != page:
         raise NotFound(f"after: {after.id} is on page {after.page!r}, not {page!r}; pass the last item of this page")
+
+
+def check_on_shard(log: Log, after: Position, page: str) -> None:
+    """Raise InvalidPosition for a position on another shard than that of the page."""
+    if after.shard != log.shard(page):
+        raise InvalidPosition(
+            f"after: {shown(str(after))} is not on shard {log.shard(page)}, which has page {page!r};"
+            " pass the last item of this page"
+        )
 
 
 def count_all(page: Reads) -> Step[PageCounts]:

@@ -34,6 +34,12 @@ class SchemaProblem:
     message: str
 
 
+_WITH_VALUES: Final = ("const", "enum", "default", "examples")
+"""Keywords with values in which no schema is looked for."""
+
+_WITH_NAMES: Final = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+"""Keywords with schemas by name."""
+
 _compiled = lru_cache(256)(linear_pattern)
 
 
@@ -127,6 +133,8 @@ def schema_problem(schema: Mapping[str, Any], *, is_published: bool = False) -> 
     for path, target in _entries(schema, ()):
         if path[-1] not in (("$ref",) if is_published else ("$ref", "$dynamicRef")) or not isinstance(target, str):
             continue
+        if _is_in_value(path):
+            continue
         try:
             part = resolver.lookup(target).contents
         except (Unresolvable, ValueError):
@@ -163,6 +171,17 @@ def _entries(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
         if isinstance(value, Mapping):
             yield (*path, key), inner
         yield from _entries(inner, (*path, key))
+
+
+def _is_in_value(path: Path) -> bool:
+    """Return whether a path leads into a value that a schema has, as in `const`, which is no schema itself."""
+    names = iter(path[:-1])
+    for name in names:
+        if name in _WITH_NAMES:
+            next(names, None)  # a name chosen by the author of the schema
+        elif name in _WITH_VALUES:
+            return True
+    return False
 
 
 def _short(text: str) -> str:

@@ -131,7 +131,12 @@ class Pull:
             items, missing = yield from read_redeliveries(self._core, self._name, self._max_events)
             for dead_letter in missing:
                 yield from lease.bury(dead_letter.position, dead_letter.model_dump_json(), grant.ends)
-            if events := _events(items):
+            events = _events(items)
+            valid = {item.position for item, _ in events}
+            for item in items:
+                if item.position not in valid:  # else it would hold up the others at each pull
+                    yield from lease.done(str(item.position))
+            if events:
                 out = [_entry(item, comes_again=True) for item, _ in events]
                 return (
                     yield from self._hand_out(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Unpack
 
 from scratchbus.commands.observations import no_status, statuses_of
-from scratchbus.commands.read import check_on_page
+from scratchbus.commands.read import check_on_page, check_on_shard
 from scratchbus.domain.checks import check_limit
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import BusPosition, Position
@@ -133,6 +133,7 @@ class ViewReads:
             check_on_page(after, self.page)
             return after.added_seq
         if isinstance(after, Position):
+            check_on_shard(self._core.log, after, self.page)
             return after.seq
         found = page.get(check_id(after))
         if found is None:

@@ -4,7 +4,15 @@ import pytest
 
 from scratchbus.commands import exposure as exposing
 from scratchbus.commands.exposure import record
-from scratchbus.errors import EngineForbidden, EngineReadOnly, EventIdReused, NotFound
+from scratchbus.errors import (
+    EngineForbidden,
+    EngineFull,
+    EngineReadOnly,
+    EventIdReused,
+    LogBlocked,
+    NotFound,
+    NotReplicated,
+)
 from scratchbus.eventlog.ids import new_id
 from tests.engines import ONE
 from tests.inspection import archive, project
@@ -204,13 +212,17 @@ def test_long_list_is_recorded_in_several_events(connect, monkeypatch):
     assert [len(event.observations) for event in rendered] == [2, 2, 1]
 
 
-@pytest.mark.parametrize("error", [EngineForbidden, EngineReadOnly])
+@pytest.mark.parametrize(
+    "error",
+    [EngineForbidden("no"), EngineReadOnly("no"), EngineFull("no"), LogBlocked(0, "1-1"), NotReplicated(0, 1, "id")],
+    ids=str,
+)
 def test_reader_without_write_permission_can_read(connect, monkeypatch, error):
     one = connect("writer").page().add("observation", "one")
 
     def refused(*_):
         yield from ()
-        raise error("no")
+        raise error
 
     monkeypatch.setattr(exposing, "record", refused)
     assert connect("reader", log_reads=1).page().list() == [one]

@@ -9,7 +9,7 @@ from secrets import token_hex
 import pytest
 
 from scratchbus import NewObservation, Observation, Page
-from scratchbus.errors import InvalidField, InvalidId, NotFound, UnknownField, UnknownType
+from scratchbus.errors import InvalidField, InvalidId, InvalidPosition, NotFound, UnknownField, UnknownType
 from tests.cases import case
 from tests.engines import ONE, Engine
 from tests.inspection import project
@@ -273,6 +273,13 @@ def test_after_refuses_an_observation_of_another_page(bus, mixed):
     for call in (mixed.list, mixed.count):
         with pytest.raises(NotFound, match=r"after: .* is on page 'elsewhere'"):
             call(after=other)
+
+
+def test_after_refuses_a_position_on_another_shard(mixed):
+    added = mixed.list()[3].added
+    for call in (mixed.list, mixed.count):
+        with pytest.raises(InvalidPosition, match=r"after: .* is not on shard"):
+            call(after=added._replace(shard=added.shard + 1))
 
 
 def test_after_accepts_a_cleared_observation(mixed):

@@ -401,6 +401,21 @@ def test_a_pull_skips_invalid_entries(declared, page):
     assert not declared.pull("router").deliveries
 
 
+@pytest.mark.damages_the_log
+def test_a_retried_dead_letter_that_is_no_event_holds_up_no_other(bus, page):
+    bus.declare_subscription("router", max_attempts=1)
+    invalid = Position.parse(raw_append(bus, kind="added", subject="x", event=b"{}"))
+    fill(page, 1)
+    batch = bus.pull("router")
+    bus.nack("router", batch.token, batch.deliveries[0].position, "bad")
+    bus.retry_dead_letters("router")
+    again = bus.core.log.keys(0).again("router")
+    letter = send(bus, "HGET", again, str(batch.deliveries[0].position))
+    send(bus, "HSET", again, str(invalid._replace(shard=bus.core.log.shard("main"))), letter)
+    assert contents(bus.pull("router", max=1)) == []
+    assert contents(bus.pull("router", max=1)) == ["0"]
+
+
 # -- beside consumers of the Python API -------------------------------------------------------------------------------
 
 

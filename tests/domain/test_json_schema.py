@@ -72,6 +72,8 @@ def problem_of(schema, value):
         ({"properties": {"a": {}}, "unevaluatedProperties": False}, [{"a": 1}], [{"b": 1}]),
         ({"properties": {"a": {"$ref": "#/$defs/t"}}, "$defs": {"t": {"pattern": "^x"}}}, [{"a": "x"}], [{"a": "y"}]),
         ({"properties": {"a": {"const": {"pattern": "(?=x)"}}}}, [{"a": {"pattern": "(?=x)"}}], [{"a": 1}]),
+        ({"properties": {"a": {"enum": [{"$ref": "#/no"}]}}}, [{"a": {"$ref": "#/no"}}], [{"a": 1}]),
+        ({"properties": {"a": {"default": {"$ref": "#/no"}, "type": "object"}}}, [{"a": {}}], [{"a": 1}]),
     ],
     ids=str,
 )
@@ -106,3 +108,8 @@ def test_a_published_unsupported_schema_refuses_every_value(schema):
 def test_a_reference_to_something_that_is_no_schema_refuses_the_value(part):
     problem = problem_of({"properties": {"a": {"$ref": "#/unknown"}}, "unknown": part}, {"a": 5})
     assert problem.message.startswith("cannot be checked: ")
+
+
+def test_a_reference_in_a_property_named_const_must_be_defined():
+    schema = {"properties": {"const": {"$ref": "#/no"}}}
+    assert schema_problem(schema).path == ("properties", "const", "$ref")
