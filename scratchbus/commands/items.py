@@ -203,8 +203,9 @@ def _append_all(core: Core, page: str, jobs: Sequence[_Additions]) -> Step[list[
         id = yield from bounded_event_id(core.log, page)
         for batch in _batches(jobs, id, page):
             appended = yield from append(core.log, page, batch.writes)
+            first = appended.recalled[0] if appended.recalled else appended.written[0].position
             for number, count in batch.counts.items():
-                written.setdefault(number, (id, appended.written[0].position))
+                written.setdefault(number, (id, first))
                 outcomes[number] = cast(int, outcomes[number]) + count
     except ScratchbusError as error:
         return [

@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from scratchbus import AsyncBus, Bus
+from scratchbus.engine.steps import Call, Interrupted
 from scratchbus.errors import EngineUnreachable
+from tests.faults.interposing import Send, interposed
 from tests.faults.operations import SUBJECT, are_of_kinds
 from tests.faults.proxy import Proxy
 from tests.faults.servers import Server
@@ -102,3 +104,25 @@ def test_a_retry_with_the_errors_event_id_writes_once(
         assert after[: len(written)] == written
     assert in_log
     assert direct.verify().findings == []
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_a_write_succeeds_although_a_reply_is_lost(name: str, shared_server: Server, direct: Bus) -> None:
+    writing, seen = WRITES[name], list[int]()
+
+    def around(call: Call, send: Send) -> list[Any]:
+        replies = send()
+        if call.is_write:
+            seen[-1] += 1
+            if seen[-1] == len(seen):
+                raise Interrupted("the test lost the reply")
+        return replies
+
+    with Bus.connect(shared_server.url, **SUBJECT, bus=direct.core.log.bus, max_observations=10_000) as bus:
+        while not seen or seen[-1] >= len(seen):  # until the reply to lose never came
+            arguments, before = writing.prepare(direct), direct.position()
+            seen.append(0)
+            with interposed(bus, around):
+                writing.act(bus, *arguments, event_id=None)
+            kinds = [event.kind for event in direct.events(after=before) if event.by == "subject"]
+            assert are_of_kinds(kinds, writing.kinds), f"reply {len(seen)}: {kinds}"
