@@ -54,12 +54,15 @@ def _edit(core: Core, page: str, command: MemoryEdit, occasion: Occasion | None 
     return edited
 
 
-def append_new(core: Core, occasion: Occasion, event: Event, version: int | None = 0) -> Step[Event]:
+def append_new(
+    core: Core, occasion: Occasion, event: Event, version: int | None = 0, varying: frozenset[str] = frozenset()
+) -> Step[Event]:
     """Append the first event of a subject, and return it as the log has it, perhaps from a previous attempt.
 
-    With `version` None the subject may exist already. Raises SessionOver or EventIdReused.
+    With `version` None the subject may exist already. A retry may compute the fields in `varying` otherwise. Raises
+    SessionOver or EventIdReused.
     """
-    appended = yield from append(core.log, occasion.page, [put(occasion, event, version)])
+    appended = yield from append(core.log, occasion.page, [put(occasion, event, version, varying=varying)])
     if appended.recalled is None:
         return appended.written[0].placed(event)
     (known,) = yield from known_events(core.log, appended.recalled)

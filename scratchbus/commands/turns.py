@@ -116,11 +116,14 @@ def compact(core: Core, page: str, arguments: Mapping[str, Any]) -> Step[Turn]:
         if not missing:
             raise NotFound(f"session {session!r} has no turns to replace; append some first")
         raise NotFound(f"there is no {missing[0]} in session {session!r}; list its turns for their ids")
-    return (yield from _append(core, command.model_copy(update={"turns": ids or None}), occasion))
+    varying = frozenset(("turns",)) if command.turns is None else frozenset[str]()
+    return (yield from _append(core, command.model_copy(update={"turns": ids or None}), occasion, varying))
 
 
-def _append(core: Core, command: AppendTurn | CompactTurns, occasion: Occasion) -> Step[Turn]:
-    turn = evolve(None, (yield from append_new(core, occasion, command.decide(occasion, None))))
+def _append(
+    core: Core, command: AppendTurn | CompactTurns, occasion: Occasion, varying: frozenset[str] = frozenset()
+) -> Step[Turn]:
+    turn = evolve(None, (yield from append_new(core, occasion, command.decide(occasion, None), varying=varying)))
     if turn is None:
         raise NotFound("the turn was erased; its history says why")
     return turn

@@ -87,6 +87,17 @@ def test_a_retried_compaction_ignores_later_turns(bus, turns):
     assert [each.kind for each in turns.history()] == ["turn_appended", "turns_compacted", "turn_appended"]
 
 
+def test_a_compaction_retried_by_its_generated_id_returns_the_first_result(turns):
+    turns.append("user", "1")
+    turns.append("user", "2")
+    first = turns.compact("x")
+    once = turns.history()[-1].id
+    turns.append("user", "3")
+    assert turns.compact("x", event_id=once) == first
+    with pytest.raises(EventIdReused):
+        turns.compact("y", event_id=once)
+
+
 def test_repeated_compactions_show_the_last_summary(turns):
     turns.append("user", "x")
     for number in range(30):
