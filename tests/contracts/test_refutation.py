@@ -6,10 +6,12 @@ from scratchbus import AsyncBus, NewObservation, Observation, Position, because
 from scratchbus.commands import dependents as refutation
 from scratchbus.commands.dependents import complete
 from scratchbus.domain.registry_yaml import parse_registry
+from scratchbus.engine.steps import Interrupted
 from scratchbus.errors import Conflict, EventIdReused, InvalidField, InvalidTransition, NotFound, StaleFence
 from scratchbus.eventlog.ids import new_id
 from scratchbus.scheduling.reminders import complete_all
 from tests.engines import ONE
+from tests.faults.interposing import interposed
 from tests.inspection import keys_of, project, send
 
 pytestmark = pytest.mark.engines(*ONE)
@@ -59,6 +61,26 @@ def test_dependents_on_the_same_page_are_in_the_same_batch(page):
     batches = [page.history(each.id)[-1].batch for each in (wrong, *others)]
     assert sorted(batches) == ["1/4", "2/4", "3/4", "4/4"]
     assert batches[0] == "1/4"
+
+
+def test_a_refutation_whose_reply_is_lost_sends_dependents_on_all_pages_to_review(bus, page):
+    wrong = on(page)
+    near, far = on(page, wrong), on(bus.page("elsewhere"), wrong)
+    lost = []
+
+    def around(call, send):
+        replies = send()
+        if call.is_write and not lost and replies[0][:1] == [b"written"]:
+            lost.append(call)
+            raise Interrupted("the test lost the reply")
+        return replies
+
+    with interposed(bus, around):
+        refuted = page.refute(wrong.id, reason=WHY)
+    assert lost
+    assert (refuted.id, refuted.reason_code) == (wrong.id, "refuted")
+    assert statuses(page, near) == statuses(bus.page("elsewhere"), far) == ["pending_review"]
+    assert len(reviews(bus)) == 2
 
 
 def test_evidence_added_by_a_repeat_counts(page):

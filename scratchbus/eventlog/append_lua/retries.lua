@@ -66,9 +66,16 @@ local function recall_all()
     return found
   end
 
-  local function scan_ids()
-    local wanted, found, missing, from = {}, {}, count, SCAN
-    for k = 1, count do wanted[ARGV[start(k)]] = k end
+  -- In a batch, some events may have remembered ids and others generated ones.
+
+  local function scan_ids(found)
+    local wanted, missing, from = {}, 0, SCAN
+    for k = 1, count do
+      if not found[k] then
+        wanted[ARGV[start(k)]] = k
+        missing = missing + 1
+      end
+    end
     while missing > 0 do
       local entries = call('XRANGE', LOG, '(' .. from, END, 'COUNT', 256)
       if #entries == 0 then break end
@@ -106,7 +113,7 @@ local function recall_all()
   if is_late() then return {'refused', 1, 'late'} end
   local found, reused = known_ids()
   if reused then return reused end
-  if not found and SCAN ~= '' then found = scan_ids() end
+  if SCAN ~= '' then found = scan_ids(found or {}) end
   if SCAN ~= '' or ARGV[FIRST + @DIGEST@] ~= '' then
     for k = 1, count do
       if not (found and found[k]) and call('SISMEMBER', erased_ids, ARGV[start(k)]) == 1 then
