@@ -123,7 +123,8 @@ class AsyncKeeper:
         self._renewables.clear()
         if self._task is not None:
             self._task.cancel()
-            await asyncio.wait({self._task})  # unlike the task itself, this raises only the caller's own cancellation
+            if self._task.get_loop() is asyncio.get_running_loop():  # else nothing runs it any longer
+                await asyncio.wait({self._task})  # this raises only the caller's own cancellation
 
     async def _renew_due(self) -> None:
         while self._renewables:
