@@ -105,7 +105,7 @@ def write(core: Core, page: str, changes: Iterable[ItemChange], event_id: str | 
         return (yield from _append(core, page, events))
     occasion = Occasion.of(core, page, event_id, "items_written", [(subject, fields) for _, subject, fields in events])
     job = _Additions(events, {"by": core.by, **reasons()}, occasion.digest)
-    for batch in _batches([job], event_id, page):
+    for batch in _batches([job], [event_id], page):
         yield from append(core.log, page, batch.writes)
     return len(events)
 
@@ -196,31 +196,39 @@ def _append(core: Core, page: str, events: Iterable[_NewEvent]) -> Step[int]:
 
 
 def _append_all(core: Core, page: str, jobs: Sequence[_Additions]) -> Step[list[int | Exception]]:
-    """Append the events of jobs in order, in as few batches as possible; return each one's count, or its error."""
+    """Append the events of jobs in order, in as few batches as possible; return each one's count, or its error.
+
+    Each job has an event id of its own, with which its caller can retry it.
+    """
     outcomes: list[int | Exception] = [0] * len(jobs)
-    written: dict[int, tuple[str, Position]] = {}
+    written: dict[int, Position] = {}
+    ids: list[str] = []
     try:
-        id = yield from bounded_event_id(core.log, page)
-        for batch in _batches(jobs, id, page):
+        for _ in jobs:
+            ids.append((yield from bounded_event_id(core.log, page)))  # noqa: PERF401  # it may fail
+        for batch in _batches(jobs, ids, page):
             appended = yield from append(core.log, page, batch.writes)
-            first = appended.recalled[0] if appended.recalled else appended.written[0].position
+            positions = appended.recalled or [row.position for row in appended.written]
+            at = 0
             for number, count in batch.counts.items():
-                written.setdefault(number, (id, first))
+                written.setdefault(number, positions[at])
+                at += count
                 outcomes[number] = cast(int, outcomes[number]) + count
     except ScratchbusError as error:
         return [
-            count if count == len(job.events) else copied(error, *written.get(number, (None,)))
+            count
+            if count == len(job.events)
+            else copied(error, ids[number] if ids[number:] else None, written.get(number))
             for number, (count, job) in enumerate(zip(outcomes, jobs, strict=True))
         ]
     return outcomes
 
 
-def _batches(jobs: Sequence[_Additions], id: str, page: str) -> Iterator[_Batch]:
-    """Yield the writes of jobs; those of one job are in one batch if they fit into one."""
-    batch, size, total = _Batch([], {}), 0, 0
+def _batches(jobs: Sequence[_Additions], ids: Sequence[str], page: str) -> Iterator[_Batch]:
+    """Yield the writes of jobs, whose event ids derive from these; those of one job are in one batch if they fit."""
+    batch, size = _Batch([], {}), 0
     for number, job in enumerate(jobs):
-        writes = [_write(job, event, id + nth_suffix(total + at), page) for at, event in enumerate(job.events)]
-        total += len(writes)
+        writes = [_write(job, event, ids[number] + nth_suffix(at), page) for at, event in enumerate(job.events)]
         is_full = len(batch.writes) + len(writes) > MAX_BATCH or size + sum(map(_size, writes)) > MAX_BODIES
         for write in writes:
             if batch.writes and (is_full or len(batch.writes) == MAX_BATCH or size + _size(write) > MAX_BODIES):

@@ -1,5 +1,7 @@
 """A refutation sends dependents to review: on its page in the same batch, then on all others."""
 
+from typing import Any
+
 import pytest
 
 from scratchbus import AsyncBus, NewObservation, Observation, Position, because
@@ -66,7 +68,7 @@ def test_dependents_on_the_same_page_are_in_the_same_batch(page):
 def test_a_refutation_whose_reply_is_lost_sends_dependents_on_all_pages_to_review(bus, page):
     wrong = on(page)
     near, far = on(page, wrong), on(bus.page("elsewhere"), wrong)
-    lost = []
+    lost: list[Any] = []
 
     def around(call, send):
         replies = send()

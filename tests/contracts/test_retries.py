@@ -1,5 +1,6 @@
 """A retry with the same event id writes nothing and returns the first result."""
 
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -9,11 +10,13 @@ from typing import Any
 import pytest
 
 from scratchbus import NewObservation
-from scratchbus.errors import EventIdReused, InvalidField, InvalidId, LogRewound, VersionConflict
+from scratchbus.engine.steps import Interrupted
+from scratchbus.errors import EngineUnreachable, EventIdReused, InvalidField, InvalidId, LogRewound, VersionConflict
 from scratchbus.eventlog import codec, raw_entries
 from tests.engines import ALL, ONE
 from tests.faults.interposing import interposed
 from tests.inspection import all_events, forget, log_length, project
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.engines(*ALL)
 
@@ -683,3 +686,41 @@ def test_a_retry_during_a_flush_raises_log_rewound(bus, page, connect):
         page.add("observation", "once", event_id="e")
     page.add("observation", "once", event_id="e")
     assert log_length(bus) == 1
+
+
+def test_callers_whose_items_were_put_together_retry_with_ids_of_their_own(bus):
+    items = bus.items("s")
+    items.put(("a",), "first", {"n": 0})  # loads the scripts
+    bus.core.log.patience = 0
+    is_held, may_go, errors = threading.Event(), threading.Event(), dict[int, EngineUnreachable]()
+
+    def around(call, send):
+        replies = send()
+        if call.is_write and is_held.is_set():
+            raise Interrupted("the test lost the reply")
+        if call.is_write:
+            is_held.set()
+            may_go.wait(10)
+        return replies
+
+    def put(number):
+        try:
+            items.put(("a",), f"{number}", {"n": number})
+        except EngineUnreachable as error:
+            errors[number] = error
+
+    with interposed(bus, around):
+        threads = [threading.Thread(target=put, args=(number,)) for number in range(4)]
+        threads[0].start()
+        is_held.wait(10)
+        for each in threads[1:]:
+            each.start()
+        eventually(lambda: sum(map(len, bus.core.queues._waiting.values())) == 3)
+        may_go.set()
+        for each in threads:
+            each.join()
+    assert sorted(errors) == [1, 2, 3]
+    length = log_length(bus)
+    for number in (3, 2, 1):
+        items.put(("a",), f"{number}", {"n": number}, event_id=errors[number].event_id)
+    assert log_length(bus) == length
