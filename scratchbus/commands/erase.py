@@ -14,7 +14,16 @@ from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.page_events import Erased
 from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Fetch, Pause, Step, ask
-from scratchbus.errors import ArchiveBusy, Conflict, EventIdReused, InvalidField, InvalidId
+from scratchbus.errors import (
+    ArchiveBusy,
+    ArchiveError,
+    Conflict,
+    EventIdReused,
+    InvalidField,
+    InvalidId,
+    PositionLost,
+    ScratchbusError,
+)
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.below_floor import from_archive, read_floor
 from scratchbus.eventlog.consumers import names
@@ -39,9 +48,10 @@ def erase(core: Core, page: str, id: str, reason: str, event_id: str | None) -> 
     """Erase all events about a subject, and its copies in forks; return the tombstone.
 
     An erased subject is left unchanged. If an erasure was cut short, the next call completes it. Waits while an
-    archiver is at work.
+    archiver is at work. An error of the archive is raised once everything else is erased.
     """
-    tombstone = yield from _erase_one(core, page, id, reason, event_id)
+    failures: list[ScratchbusError] = []
+    tombstone = yield from _erase_one(core, page, id, reason, event_id, failures)
     pending, seen = [tombstone], {page}
     while pending:
         parent = pending.pop()
@@ -50,12 +60,21 @@ def erase(core: Core, page: str, id: str, reason: str, event_id: str | None) -> 
                 continue  # an older version could record a session as its own fork
             seen.add(copy.page)
             copy_id = f"{parent.id}/{copy.page}"
-            pending.append((yield from _erase_one(core, copy.page, copy.subject, reason, copy_id, parent.position)))
+            erasing = _erase_one(core, copy.page, copy.subject, reason, copy_id, failures, parent.position)
+            pending.append((yield from erasing))
+    if failures:
+        raise failures[0]
     return tombstone
 
 
 def _erase_one(
-    core: Core, page: str, id: str, reason: str, event_id: str | None, cause: Position | None = None
+    core: Core,
+    page: str,
+    id: str,
+    reason: str,
+    event_id: str | None,
+    failures: list[ScratchbusError],
+    cause: Position | None = None,
 ) -> Step[Erased]:
     id, reason = check_subject(id), cast(str, check_reason(reason))
     if id == SESSION:
@@ -77,7 +96,10 @@ def _erase_one(
             occasion = Occasion.of(core, page, event_id, "erase", id, reason)
             yield from _erase(core, archiving, occasion if cause is None else occasion.caused_by(cause), id, reason)
         tombstone = cast(Erased, (yield from history(core.log, page, id))[-1])
-        yield from _erase_archived(core, archiving, tombstone)
+        try:
+            yield from _erase_archived(core, archiving, tombstone)
+        except (ArchiveError, ArchiveBusy, PositionLost) as failure:
+            failures.append(failure)
     except Exception:
         yield from archiving.leave()
         raise

@@ -13,6 +13,7 @@ from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.errors import LeaseLost, NotFound, PositionLost, SubscriptionHeld, SubscriptionMismatch
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.cursor import Cursor, cursors
+from scratchbus.eventlog.gaps import not_erased
 from scratchbus.eventlog.keys import ShardKeys
 from scratchbus.eventlog.raw_entries import texts_of
 from scratchbus.eventlog.subscription_script import run_script, subscription_script
@@ -133,6 +134,7 @@ class SubscriptionLease(NamedTuple):
     def bury(self, position: str, letter: str, ends: Sequence[CursorEnd]) -> Step[None]:
         """Make an event a dead letter and move the cursor, in one step. Raises LeaseLost."""
         yield from self._hold("bury", position=position, letter=letter, **script_arguments(ends))
+        yield from drop_if_erased(self.keys, self.name, position)
 
     def leave(self) -> Step[None]:
         """Release the lease. Raises LeaseLost."""
@@ -192,6 +194,13 @@ def deliver_again(keys: ShardKeys, name: str, positions: list[str]) -> Step[int]
             return count
         case reply:
             raise subscription_script.unknown(reply)
+
+
+def drop_if_erased(keys: ShardKeys, name: str, position: str) -> Step[None]:
+    """Delete a dead letter just written if its event was erased meanwhile, since the eraser may have missed it."""
+    event = Position.parse(position)
+    if not (yield from not_erased(ShardKeys(keys.bus, event.shard), [event])):
+        yield from ask(keys.shard, "HDEL", keys.dead(name), position)
 
 
 def drop_idle(keys: ShardKeys, ttl_ms: int) -> Step[list[tuple[str, str]]]:

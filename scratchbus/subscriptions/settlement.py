@@ -12,6 +12,7 @@ from scratchbus.domain.values import Duration, delay_ms
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidField, shown
 from scratchbus.eventlog.codec import Poison, decode_item
+from scratchbus.eventlog.consumers import drop_if_erased
 from scratchbus.eventlog.pulls import ACKED, OUT, WAITING, OutEntry, read_settling, settle
 from scratchbus.readmodel.scope import Core
 from scratchbus.subscriptions.dead_letters import DeadLetter, find_entry, text_of
@@ -74,6 +75,8 @@ def give_up(
                      reason=reason)  # fmt: skip
         counts.subscriptions[name].dead += 1
     yield from settle(core.log.keys(0), name, token, [entry.position], ACKED, letter=dead_letter)
+    if dead_letter:
+        yield from drop_if_erased(core.log.keys(0), name, entry.position)
 
 
 def _texts(positions: _Positions) -> list[str]:

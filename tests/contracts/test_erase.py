@@ -40,6 +40,8 @@ from scratchbus.eventlog.writes import Op, Write
 from scratchbus.readmodel import rebuild_lease as leases
 from scratchbus.readmodel import snapshots
 from scratchbus.readmodel.catch_up import catch_up
+from scratchbus.readmodel.scope import Core
+from scratchbus.subscriptions import settlement
 from tests.clock import Clock
 from tests.contracts.test_verify import live
 from tests.inspection import archive, documents, entries, heads, keys_of, outdate, project, send
@@ -305,6 +307,35 @@ def test_erase_deletes_its_dead_letters(bus: Bus, page: Page) -> None:
             next(deliveries).fail(SECRET)
     page.erase(id, reason="asked for")
     assert [letter.subject == id for letter in bus.dead_letters()] == [False]
+
+
+def test_an_event_erased_while_it_is_handled_leaves_no_dead_letter(bus: Bus, page: Page) -> None:
+    id = page.add("observation", SECRET).id
+    with bus.subscribe("router", max_attempts=1) as deliveries:
+        delivery = next(deliveries)
+        page.erase(id, reason="asked for")
+        delivery.fail(f"cannot handle {SECRET}")
+    assert bus.dead_letters() == []
+    assert keys_with(bus, SECRET) == []
+
+
+def test_an_event_erased_while_its_dead_letter_is_written_leaves_none(
+    bus: Bus, page: Page, connect: Callable[..., Bus], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id, other = page.add("observation", SECRET).id, connect()
+    bus.declare_subscription("router", max_attempts=1)
+    batch = bus.pull("router")
+    look_up = settlement.event_at
+
+    def erased_after_it(core: Core, position: str) -> Step[Any]:
+        event = yield from look_up(core, position)
+        other.page().erase(id, reason="asked for")
+        return event
+
+    monkeypatch.setattr(settlement, "event_at", erased_after_it)
+    bus.nack("router", batch.token, batch.deliveries[0].event.position, f"cannot handle {SECRET}")
+    assert bus.dead_letters() == []
+    assert keys_with(bus, SECRET) == []
 
 
 def test_erase_clears_the_leftovers_of_a_killed_rebuild(bus: Bus, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -754,6 +785,33 @@ def test_segment_is_kept_until_its_replacement_is_readable(
     page.erase(id, reason="asked for")
     assert files_with(folder, SECRET) == []
     assert problems(folder) == []
+
+
+def test_a_damaged_segment_keeps_no_erased_content_in_the_engine(
+    archived: Bus, connect: Callable[..., Bus], tmp_path: Path
+) -> None:
+    folder, shard = tmp_path / "archive", archived.core.log.shard("session:s1")
+    turn = archived.turns("s1").append("user", SECRET)
+    archived.fork_session("s1", session="f1")
+    with archived.subscribe("router", max_attempts=1, pages=["session:s1"]) as deliveries:
+        next(deliveries).fail(SECRET)
+    with archived.subscribe("slow") as deliveries:  # keeps archived events in the log
+        next(deliveries)
+    archived.end_session("s1")
+    add_more(archived)
+    archive(archived)
+    (damaged,) = (folder / archived.core.log.bus / f"{shard:04d}").glob(f"{1:016d}*.manifest.json")
+    whole = damaged.read_bytes()
+    damaged.write_bytes(b"damaged")
+    other = connect(archive_url=str(folder))  # with no manifest in memory
+    with pytest.raises(ArchiveDamaged):
+        other.page("session:s1").erase(turn.id, reason="asked for")
+    assert keys_with(archived, SECRET) == []
+    assert archived.dead_letters() == archived.turns("f1").list() == []
+    damaged.write_bytes(whole)
+    other.page("session:s1").erase(turn.id, reason="asked for")
+    assert files_with(folder, SECRET) == []
+    assert archived.verify().findings == []
 
 
 def test_as_of_an_erased_batch_item_includes_the_batch(archived: Bus) -> None:
