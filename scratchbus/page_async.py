@@ -344,9 +344,10 @@ class AsyncPage:
         """Erase its events from the log, and everything derived from them; return the tombstone.
 
         The tombstone records who erased it, why, when, and at which positions. For a turn, a summary or a task of a
-        session, the copies in forks are erased too. Nothing else changes, and only a backup can restore the data.
-        Erasing it again completes an interrupted erasure, and otherwise changes nothing. Raises NotFound, Conflict, or
-        RebuildHeld during a rebuild.
+        session, the copies in forks are erased too, and for a private file, the file on this machine. Nothing else
+        changes, and only a backup can restore the data. Erasing it again completes an interrupted erasure, and
+        otherwise changes nothing. Raises NotFound, Conflict, or RebuildHeld during a rebuild; FilesUnavailable and
+        errors of the archive once everything else is erased.
         """
         return await self._bus.converse(erasure.erase(self._bus.core, self.name, id, reason, event_id))
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 from secrets import token_hex
-from typing import cast
+from typing import IO, cast
 
+from scratchbus.commands.erased_files import delete_file, lock_file
 from scratchbus.commands.execution import Occasion
 from scratchbus.commands.fork_copies import copies_in_forks
 from scratchbus.commands.observations import not_found
@@ -19,6 +20,7 @@ from scratchbus.errors import (
     ArchiveError,
     Conflict,
     EventIdReused,
+    FilesUnavailable,
     InvalidField,
     InvalidId,
     PositionLost,
@@ -48,10 +50,21 @@ def erase(core: Core, page: str, id: str, reason: str, event_id: str | None) -> 
     """Erase all events about a subject, and its copies in forks; return the tombstone.
 
     An erased subject is left unchanged. If an erasure was cut short, the next call completes it. Waits while an
-    archiver is at work. An error of the archive is raised once everything else is erased.
+    archiver is at work. An error of the archive, or of private files, is raised once everything else is erased.
     """
     failures: list[ScratchbusError] = []
-    tombstone = yield from _erase_one(core, page, id, reason, event_id, failures)
+    lock: IO[bytes] | None = None
+    try:
+        lock = yield from lock_file(core, page, id)
+    except FilesUnavailable as failure:
+        failures.append(failure)
+    try:
+        tombstone = yield from _erase_one(core, page, id, reason, event_id, failures)
+        if lock is not None:
+            yield from delete_file(core, page, id, lock)
+    finally:
+        if lock is not None:
+            lock.close()
     pending, seen = [tombstone], {page}
     while pending:
         parent = pending.pop()

@@ -114,7 +114,7 @@ def write(core: Core, root: str, arguments: Mapping[str, Any]) -> Step[ScratchFi
     if (yield from is_retry(core, command.on(core, page), command.about)):
         return cast(ScratchFile, (yield from edit(core, page, command)))
     yield from _check_open(core, root)
-    lock = yield from _lock(core, root)
+    lock = yield from take_lock(core, root)
     try:
         if not (yield from is_retry(core, command.on(core, page), command.about)):  # else it is on disk, or newer
             yield Fetch(WhileLocked(lock, partial(directory(core, root).put, command.path, content)))
@@ -139,7 +139,7 @@ def delete(core: Core, root: str, arguments: Mapping[str, Any]) -> Step[None]:
     if (yield from is_retry(core, command.on(core, page), command.about)):
         return
     yield from _check_open(core, root)
-    lock = yield from _lock(core, root)
+    lock = yield from take_lock(core, root)
     try:
         if (yield from is_retry(core, command.on(core, page), command.about)):
             return
@@ -173,7 +173,7 @@ def sync(core: Core, root: str) -> Step[list[ScratchFile]]:
     """List the files on disk: append events for files that others wrote or deleted, then evict."""
     page = page_of_session(root)
     yield from _check_open(core, root)
-    lock = yield from _lock(core, root)
+    lock = yield from take_lock(core, root)
     try:
         found = {each.path: each for each in (yield Fetch(directory(core, root).scan))}
         listed = {file.path: file.sha256 for file in (yield from present(core, root))}
@@ -219,7 +219,7 @@ def evict_all(core: Core) -> Step[dict[str, int]]:
 def _evict_session(core: Core, session: str) -> Step[int]:
     keep_ms = core.settings.ms("keep_files")
     is_over = yield from has_ended(core, session)
-    lock = yield from _lock(core, session)
+    lock = yield from take_lock(core, session)
     try:
         if not is_over:
             return (yield from _evict(core, session, lock))
@@ -270,7 +270,7 @@ def _check_open(core: Core, root: str) -> Step[None]:
         raise SessionOver(root)
 
 
-def _lock(core: Core, root: str) -> Step[IO[bytes]]:
+def take_lock(core: Core, root: str) -> Step[IO[bytes]]:
     """Wait for the lock of a session's files and return it. Raises FilesUnavailable."""
     scratch = directory(core, root)
     for _ in range(_LOCK_CHECKS):

@@ -120,20 +120,28 @@ class ScratchDirectory:
         A file at this path is replaced only when the new content is on disk.
         """
         check_path(path)
-        with self._translated_errors(path), self._open_directory(_INCOMING, is_new=True) as incoming:
-            for leftover in os.listdir(incoming):  # left by a process that was killed: we hold the lock
+        self.clear_incoming()
+        with (
+            self._translated_errors(path),
+            self._open_directory(_INCOMING, is_new=True) as incoming,
+            self._parent(path, is_new=True) as (parent, name),
+        ):
+            self._check_regular(path, parent, name)
+            temporary = token_hex(8)
+            try:
+                _write(os.open(temporary, _NEW, 0o600, dir_fd=incoming), content)
+                os.replace(temporary, name, src_dir_fd=incoming, dst_dir_fd=parent)
+            except BaseException:
+                with suppress(OSError):
+                    os.unlink(temporary, dir_fd=incoming)
+                raise
+            os.fsync(parent)
+
+    def clear_incoming(self) -> None:
+        """Delete what writers left that were killed. The caller must hold the lock."""
+        with self._translated_errors(""), self._open_directory(_INCOMING, is_new=True) as incoming:
+            for leftover in os.listdir(incoming):
                 os.unlink(leftover, dir_fd=incoming)
-            with self._parent(path, is_new=True) as (parent, name):
-                self._check_regular(path, parent, name)
-                temporary = token_hex(8)
-                try:
-                    _write(os.open(temporary, _NEW, 0o600, dir_fd=incoming), content)
-                    os.replace(temporary, name, src_dir_fd=incoming, dst_dir_fd=parent)
-                except BaseException:
-                    with suppress(OSError):
-                        os.unlink(temporary, dir_fd=incoming)
-                    raise
-                os.fsync(parent)
 
     def get(self, path: str, limit: int) -> bytes:
         """Return the content of a file. Raises TooLarge if it has more than `limit` bytes."""

@@ -346,6 +346,48 @@ def test_erased_file_can_be_written_again(bus, files):
     assert paths(files.list()) == ["of-zoe.md"]
 
 
+def test_erasing_a_file_deletes_it_on_disk(bus, files):
+    files.write("people/of-zoe.md", "1")
+    files.write("kept.md", "2")
+    (erased,) = [file for file in files.list() if "zoe" in file.path]
+    incoming = files.path().parent / "incoming" / "left-by-a-killed-writer"
+    incoming.write_text("1")
+    bus.page("session:s1").erase(erased.id, reason="asked for")
+    with pytest.raises(NotFound):
+        files.read("people/of-zoe.md")
+    assert not (files.path() / "people").exists()
+    assert not incoming.exists()
+    assert paths(files.sync()) == ["kept.md"]
+    (files.path() / "of-zoe.md").write_text("1")
+    (again,) = [file for file in files.sync() if "zoe" in file.path]
+    bus.page("session:s1").erase(again.id, reason="asked for")
+    assert paths(files.sync()) == ["kept.md"]
+
+
+def test_a_repeated_erasure_deletes_a_file_that_a_killed_one_left(bus, files, monkeypatch):
+    files.write("of-zoe.md", "1")
+    id, page = files.list()[0].id, bus.page("session:s1")
+
+    def die(*given):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("scratchbus.commands.erase.delete_file", die)
+        with pytest.raises(KeyboardInterrupt):
+            page.erase(id, reason="asked for")
+    assert files.read("of-zoe.md") == b"1"
+    page.erase(id, reason="asked for")
+    assert files.sync() == []
+
+
+def test_erasing_a_file_needs_no_directory(bus, files):
+    files.write("of-zoe.md", "1")
+    directory = files.path().parent
+    shutil.rmtree(directory)
+    bus.page("session:s1").erase(files.list()[0].id, reason="asked for")
+    assert not directory.exists()
+
+
 def test_full_disk_raises_and_leaves_the_file_unchanged(bus, files, monkeypatch):
     files.write("a", "before")
     length = log_length(bus)
