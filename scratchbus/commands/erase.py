@@ -30,6 +30,7 @@ from scratchbus.eventlog.append import append
 from scratchbus.eventlog.below_floor import from_archive, read_floor
 from scratchbus.eventlog.consumers import names
 from scratchbus.eventlog.ids import bound_of
+from scratchbus.eventlog.staged_imports import abort_import
 from scratchbus.eventlog.trim import Archiving
 from scratchbus.eventlog.writes import Op, Write
 from scratchbus.projections import event_relations
@@ -117,6 +118,7 @@ def _erase_one(
         yield from archiving.leave()
         raise
     yield from archiving.leave()
+    yield from abort_import(keys)  # it could not end, since the log has a tombstone
     yield from catch_up(core.log, keys.shard)  # so that the document is removed at once
     for cache in (keys.cached_reads, keys.cached_folds):
         cache.pop(page, None)

@@ -43,6 +43,7 @@ from scratchbus.readmodel.catch_up import catch_up
 from scratchbus.readmodel.scope import Core
 from scratchbus.subscriptions import settlement
 from tests.clock import Clock
+from tests.contracts.test_export import export
 from tests.contracts.test_verify import live
 from tests.inspection import archive, documents, entries, heads, keys_of, outdate, project, send
 from tests.past_pages import only, stored_snapshots
@@ -351,6 +352,24 @@ def test_erase_clears_the_leftovers_of_a_killed_rebuild(bus: Bus, page: Page, mo
         bus.rebuild(die)
     page.erase(id, reason="asked for")
     assert keys_with(bus, SECRET) == []
+
+
+def test_erase_clears_the_leftovers_of_a_killed_import(
+    bus: Bus, bus_name: str, page: Page, connect: Callable[..., Bus], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id = add_secret(page)
+    begun = export(bus)
+    page.add("observation", "later")
+    other = connect(bus=f"{bus_name}-copy")
+    other.import_events(begun)
+    with monkeypatch.context() as patch:
+        patch.setattr("scratchbus.archive.staging.Staging.switch", _die)
+        with pytest.raises(KeyboardInterrupt):
+            other.import_events(export(bus))
+    assert any(":import:" in key for key in keys_with(other, SECRET))
+    other.page().erase(id, reason="asked for")
+    assert keys_with(other, SECRET) == []
+    assert other.verify().findings == []
 
 
 def test_erase_is_refused_during_a_rebuild(bus: Bus, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
