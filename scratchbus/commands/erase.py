@@ -69,7 +69,7 @@ def erase(core: Core, page: str, id: str, reason: str, event_id: str | None) -> 
     pending, seen = [tombstone], {page}
     while pending:
         parent = pending.pop()
-        for copy in (yield from copies_in_forks(core, parent.page, parent.subject)):
+        for copy in (yield from copies_in_forks(core, parent)):
             if copy.page in seen:
                 continue  # an older version could record a session as its own fork
             seen.add(copy.page)
@@ -98,9 +98,9 @@ def _erase_one(
     check_own_event_id(event_id)
     keys = core.log.keys(core.log.shard(page))
     events = yield from history(core.log, page, id)
-    if not events:
+    if not events and cause is None:
         raise not_found(page, id)
-    last = events[-1]
+    last = events[-1] if events else None  # a copy that is about to be written finds the tombstone
     if isinstance(last, Erased) and last.id == event_id and cause is None and last.reason != reason:
         raise EventIdReused(event_id)
     archiving = Archiving(keys, token_hex(8), core.process, _LEASE_MS)
@@ -158,12 +158,12 @@ def _append_tombstone(
     for _ in range(_TRIES):
         yield from catch_up(core.log, lease.keys.shard)
         head, events = (yield from read_head(core.log, page, id)), (yield from history(core.log, page, id))
-        if isinstance(events[-1], Erased):
+        if events and isinstance(events[-1], Erased):
             return
         tombstone = occasion.event(
             Erased,
             id,
-            type=events[0].type,
+            type=events[0].type if events else "",
             reason=reason,
             positions=[event.position.stream_id for event in events],
             version=1 + (head.version if head else len(events)),

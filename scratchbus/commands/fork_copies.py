@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from scratchbus.domain.memories import Session
 from scratchbus.domain.memory_events import SessionSpawned
 from scratchbus.domain.page_events import Erased
+from scratchbus.domain.position import Position
 from scratchbus.domain.tasks import PREFIX as TASKS
 from scratchbus.domain.values import SESSION_PAGES, page_of_session
 from scratchbus.engine.steps import Step
 from scratchbus.projections.session import SUBJECT as SESSION
 from scratchbus.projections.turns import PREFIX as TURNS
 from scratchbus.readmodel.history import history
+from scratchbus.readmodel.queries import recollect
 from scratchbus.readmodel.scope import Core
 
 AFTER = "01"
@@ -30,22 +33,37 @@ def copied_event_id(first: SessionSpawned, subject: str, version: int) -> str:
     return f"{first.id}/{subject}/{version}"
 
 
-def copies_in_forks(core: Core, page: str, subject: str) -> Step[list[Copy]]:
-    """Return the copies of a turn, a summary or a task in forks of its session, including erased ones."""
+def copies_in_forks(core: Core, tombstone: Erased) -> Step[list[Copy]]:
+    """Return the copies of an erased turn, summary or task in forks of its session, including erased ones.
+
+    Includes copies that a fork begun before the tombstone may be about to write.
+    """
     found: list[Copy] = []
+    page, subject = tombstone.page, tombstone.subject
     if not page.startswith(SESSION_PAGES) or not subject.startswith((TURNS, TASKS)):
         return found
     for event in (yield from history(core.log, page, SESSION)):
         if isinstance(event, SessionSpawned) and event.fork:
-            found += yield from _copies_in(core, event, subject)
+            found += yield from _copies_in(core, event, tombstone)
     return found
 
 
-def _copies_in(core: Core, first: SessionSpawned, subject: str) -> Step[list[Copy]]:
-    child = page_of_session(first.session)
+def _copies_in(core: Core, first: SessionSpawned, tombstone: Erased) -> Step[list[Copy]]:
+    child, subject = page_of_session(first.session), tombstone.subject
     renamed = f"{subject}{AFTER}"  # if this exists, the fork has something of its own under the original's id
+    expected = subject
     for name in (renamed, subject):
         events = yield from history(core.log, child, name)
         if events and (isinstance(events[-1], Erased) or events[0].id == copied_event_id(first, name, 1)):
             return [Copy(child, name)]
-    return []
+        if events and name == subject:
+            expected = renamed
+    return [Copy(child, expected)] if (yield from _may_be_copied(core, first, tombstone)) else []
+
+
+def _may_be_copied(core: Core, first: SessionSpawned, tombstone: Erased) -> Step[bool]:
+    """Return whether a fork without a copy may have read the original before it was erased, and be about to write."""
+    if not tombstone.positions or not Position.parse(tombstone.positions[0]).seq < first.seq < tombstone.seq:
+        return False
+    its_session = (yield from recollect(core.log, page_of_session(first.session), [SESSION], core.fresh)).get(SESSION)
+    return isinstance(its_session, Session) and not its_session.ended

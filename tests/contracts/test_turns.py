@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scratchbus import AsyncBus, Bus
+from scratchbus.archive.export import line_of
 from scratchbus.commands import erase, forks, sessions
 from scratchbus.commands.memory import edit
 from scratchbus.errors import (
@@ -313,6 +314,35 @@ def test_erasing_a_turn_of_a_session_that_is_its_own_fork_ends(bus):
     turn = bus.turns("q").append("user", "x")
     assert bus.page("session:q").erase(turn.id, reason="asked for").subject == turn.id
     assert bus.turns("q").list() == []
+
+
+def test_a_turn_erased_while_it_is_copied_is_in_no_fork(bus, bus_name, turns, connect, monkeypatch):
+    secret = turns.append("user", "the password is swordfish")
+    turns.append("user", "x")
+    other, missing = connect(), forks._missing
+
+    def erased_after_it_was_read(core, child, first):
+        found = yield from missing(core, child, first)
+        other.page("session:s1").erase(secret.id, reason="asked for")
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(forks, "_missing", erased_after_it_was_read)
+        bus.fork_session("s1", session="f1")
+    bus.fork_session("f1", session="f2")
+    assert texts(bus.turns("f1").list()) == texts(bus.turns("f2").list()) == [("user", "x")]
+    assert "swordfish" not in str([event.model_dump() for event in bus.events()])
+    length = log_length(bus)
+    bus.page("session:s1").erase(secret.id, reason="asked for")
+    bus.fork_session("s1", session="f3")
+    assert log_length(bus) == length + 2 + 2
+    assert bus.verify().findings == []
+    copy = connect(bus=f"{bus_name}-copy")
+    copy.import_events([line_of(event) for event in bus.events()])
+    assert texts(copy.turns("f1").list()) == [("user", "x")]
+    assert copy.verify().findings == []
+    bus.rebuild()
+    assert texts(bus.turns("f1").list()) == [("user", "x")]
 
 
 def test_an_erasure_spares_a_forks_own_turn_with_the_same_id(bus, turns, clock, monkeypatch):

@@ -35,6 +35,7 @@ from scratchbus.domain.page_events import (
 )
 from scratchbus.domain.position import Position
 from scratchbus.domain.preferences import subject_of as preference_of
+from scratchbus.domain.tasks import PREFIX as TASKS
 from scratchbus.domain.todo import MAX_ITEMS
 from scratchbus.domain.values import MAX_SAFE_INTEGER, check_whole
 from scratchbus.errors import InvalidField, shown
@@ -47,6 +48,7 @@ from scratchbus.projections.preferences import PREFIX as PREFERENCE
 from scratchbus.projections.session import SUBJECT as SESSION
 from scratchbus.projections.subjects import is_remembered
 from scratchbus.projections.todo import TodoDocument, evolve
+from scratchbus.projections.turns import PREFIX as TURNS
 from scratchbus.readmodel.verify.expected import PageState, Subject
 
 
@@ -76,7 +78,9 @@ def check_event(event: Event) -> None:
         raise InvalidField("status_class", f"{shown(event.status_class)} is not the class of {ARCHIVED!r}")
     elif isinstance(event, Erased):
         positions = [Position.parse(text) for text in event.positions]
-        if not positions or any(position.seq >= event.seq or position.ms > event.ms for position in positions):
+        is_of_copy = event.cause is not None and event.subject.startswith((TURNS, TASKS))  # before the copy was written
+        is_after = any(position.seq >= event.seq or position.ms > event.ms for position in positions)
+        if is_after or not (positions or is_of_copy):
             raise InvalidField("positions", "are not all before the tombstone")
         check_whole("version", event.version, len(set(positions)) + 1)
 
