@@ -67,7 +67,8 @@ def sync(core: Core, page: str, file: Path | str) -> Step[Synced]:
         _check_writable(path, target)
         log = yield from _log_id(core, page)
         stored = {each.id: each for each in (yield from preferences.read_all(core, page))}
-        merged = merge(section.items, (yield from _base(core, page, section, log)), _remembered(stored))
+        base = yield from _base(core, page, section, log, stored)
+        merged = merge(section.items, base, _remembered(stored))
         synced.conflicts.extend(key for key in merged.conflicts if key not in synced.conflicts)  # of earlier tries
         try:
             for change in merged.changes:
@@ -97,15 +98,25 @@ def _log_id(core: Core, page: str) -> Step[str]:
     return origin.decode()[:8] if origin else "none"
 
 
-def _base(core: Core, page: str, section: FileSection, log: str) -> Step[dict[str, Preference] | None]:
-    """Return the preferences at the last sync; None if unknown."""
+def _base(
+    core: Core, page: str, section: FileSection, log: str, stored: Mapping[str, Preference]
+) -> Step[dict[str, Preference] | None]:
+    """Return the preferences at the last sync; None if unknown. One that was erased since counts as it is in the file.
+
+    So it is removed from the file, and not remembered again.
+    """
     if section.synced is None or section.synced.log != log:
         return None
     try:
         preferences_then = yield from timetravel.preferences_as_of(core, page, section.synced.position)
     except (InvalidPosition, LogError):
         return None
-    return {each.id: each for each in preferences_then}
+    base = {each.id: each for each in preferences_then}
+    for subject, item in section.items.items():
+        now = stored.get(subject)
+        if now is not None and now.forgotten and not now.key and now.position > section.synced.position:
+            base[subject] = now.model_copy(update=item._asdict())
+    return base
 
 
 def _write(core: Core, page: str, change: FileChange, stored: Preference | None) -> Step[None]:

@@ -13,7 +13,17 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from scratchbus import MAX_TODO_CONTENT, MAX_TODO_ITEMS, Bus, TodoItem, TodoList, embedded_directory
+from scratchbus import (
+    MAX_TODO_CONTENT,
+    MAX_TODO_ITEMS,
+    Bus,
+    BusPosition,
+    Erased,
+    Position,
+    TodoItem,
+    TodoList,
+    embedded_directory,
+)
 from scratchbus.errors import (
     Conflict,
     InvalidInput,
@@ -196,10 +206,21 @@ class WorkspaceSync:
             try:
                 had = {item.id for item in self._todo.as_of(synced.position).todos}
             except (InvalidInput, NotFound, PositionLost, LogRewound):
-                had = set()
-            if not missing <= had:
+                return {}
+            if not missing <= had and not self._was_erased(synced.position):
                 return {}  # another log, such as a new engine's: items missing there were not removed
         return synced.items
+
+    def _was_erased(self, synced_at: str) -> bool:
+        """Return whether the todo list that the log had at the last sync was erased since."""
+        ends = BusPosition.parse(synced_at).shards
+        for event in self._todo.history():
+            end = next((each for each in ends if each.shard == event.position.shard), None)
+            if end is not None and isinstance(event, Erased) and event.positions:
+                first = Position.parse(event.positions[0])
+                if first[:2] <= end[:2] < event.position[:2]:
+                    return True
+        return False
 
 
 def _unless_blank(text: str) -> str:

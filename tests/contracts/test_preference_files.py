@@ -56,6 +56,20 @@ def test_a_sync_writes_preferences_and_appends_file_edits(preferences, file):
     assert preferences.sync(file) == ([], [], [], False)
 
 
+def test_an_erased_preference_is_removed_from_the_file(bus, preferences, file):
+    preferences.remember("address", "5 Main Street")
+    preferences.remember("quotes", "double")
+    preferences.sync(file)
+    erased = next(each.id for each in preferences.list() if each.key == "address")
+    bus.page("knowledge:ada/shop").erase(erased, reason="asked for")
+    assert preferences.sync(file) == ([], [], [], True)
+    assert "Main Street" not in file.read_text()
+    assert "Main Street" not in str([event.model_dump() for event in bus.events()])
+    edit(file, END, f"- address: 6 Main Street\n{END}")
+    assert preferences.sync(file) == (["address"], [], [], True)
+    assert texts(preferences.list()) == {"quotes": "double", "address": "6 Main Street"}
+
+
 def test_the_file_wins_a_conflict_and_history_keeps_the_other_text(preferences, file):
     preferences.remember("quotes", "double")
     preferences.sync(file)

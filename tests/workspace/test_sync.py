@@ -146,6 +146,19 @@ def test_another_log_does_not_empty_the_files(bus: Bus, project: Path, sync: Wor
         assert {content for _, content, _ in todos(other)} == {"one", "two"}
 
 
+def test_an_erased_todo_list_and_notepad_are_removed_from_the_files(bus: Bus, project: Path, sync: WorkspaceSync):
+    bus.todo("s1").write([{"id": "a", "content": "call Zoe"}])
+    bus.notepad("s1").write("Zoe is away")
+    sync.run()
+    for subject in ("todo", "notepad"):
+        bus.page("session:s1").erase(subject, reason="asked for")
+    bus.todo("s1").write([{"id": "b", "content": "two"}])
+    sync.run()
+    assert {content for _, content, _ in todos(bus)} == {"two"}
+    assert "Zoe" not in (project / "TODO.md").read_text() + (project / "NOTES.md").read_text()
+    assert "Zoe" not in str([event.model_dump() for event in bus.events()])
+
+
 def test_the_end_of_a_session_does_not_empty_the_files(bus: Bus, project: Path, sync: WorkspaceSync):
     bus.todo("s1").write([{"id": "a", "content": "one"}])
     sync.run()
