@@ -171,14 +171,13 @@ class ObservationTools(ToolGroup):
         if cursor is None:
             return {"changes": [], "next_cursor": str(await self._workspace.bus.position()), "has_more": False}
         view = await self._workspace.look()
-        changes: list[Happened] = []
-        has_more = False
+        reached, changes = view.position, list[Happened]()
         async for event in self._workspace.bus.events(after=cursor, pages=[self._page.name], kinds=NEWS):
-            has_more = len(changes) == limit
-            if has_more:
-                break
+            if len(changes) == limit:
+                return {"changes": changes, "next_cursor": changes[-1]["position"], "has_more": True}
             changes.append(happened(event, _subject_of(event, view)))
-        return {"changes": changes, "next_cursor": changes[-1]["position"] if changes else cursor, "has_more": has_more}
+            reached = max(reached, event.position)
+        return {"changes": changes, "next_cursor": str(reached), "has_more": False}
 
 
 def _subject_of(event: Event, view: AsyncView) -> Observation | None:

@@ -302,6 +302,18 @@ async def test_changes_since_returns_the_changes_after_a_cursor(connect: Connect
     assert nothing == {"changes": [], "next_cursor": rest["next_cursor"], "has_more": False}
 
 
+async def test_the_cursor_of_changes_since_passes_the_events_of_other_pages(connect: Connect):
+    """Else each call reads all of them again, until they have left the log and the cursor is lost."""
+    async with connect() as agent, connect(page="elsewhere") as other:
+        start = (await agent.do("changes_since"))["next_cursor"]
+        await other.do("add_observation", type="observation", content="x")
+        position = (await other.do("changes_since", cursor=start))["changes"][0]["position"]
+        quiet = await agent.do("changes_since", cursor=start)
+        assert quiet == {"changes": [], "next_cursor": position, "has_more": False}
+        id = (await agent.do("add_observation", type="observation", content="y"))["id"]
+        assert [each["id"] for each in (await agent.do("changes_since", cursor=position))["changes"]] == [id]
+
+
 async def test_changes_since_includes_the_memories_of_a_session_page(connect: Connect):
     async with connect(page="session:s1", session="s1") as agent:
         start = await agent.do("changes_since")
