@@ -60,6 +60,8 @@ PAGE = (*ENGINE, "page")
 
 ALL = tuple(str(option.name) for option in SHARED)
 
+_MAX_RESULT = 200  # characters of a result that an error shows
+
 _SHOWING = ("list", "query", "read")
 """The names of the subcommand that shows everything, which depend on the group."""
 
@@ -88,6 +90,19 @@ class BusCommand(click.Command):
         }
         accepted = self._relevant if self.accepted is None else self.accepted
         self.params += [option for option in SHARED if option.name in accepted and option.name not in own_options]
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command. When the result of a write cannot be printed, the error says that it was made."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise
+        except OSError as problem:
+            lines = getattr(problem, "__notes__", [])
+            if "event_id" not in ctx.params or not lines:
+                raise
+            result = lines[0] if len(lines[0]) <= _MAX_RESULT else f"{lines[0][:_MAX_RESULT]}…"
+            raise OSError(problem.errno, f"{problem.strerror}; the write was made, with the result {result}") from None
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the description of the command, then its examples."""

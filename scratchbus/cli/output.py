@@ -245,8 +245,12 @@ class Output:
         print_card(self.console, _joined(title, " · "), scratchbus.visible(body), details)
 
     def _write(self, line: str) -> None:
-        sys.stdout.write(line + "\n")
-        sys.stdout.flush()
+        try:
+            sys.stdout.write(line + "\n")
+            sys.stdout.flush()
+        except OSError as problem:
+            problem.add_note(line)  # shown if it is the result of a write
+            raise
 
 
 def paragraphs(text: str) -> str:

@@ -56,12 +56,22 @@ def _run(arguments: list[str]) -> int:
         if not _is_text(argument):
             raise click.UsageError(f"argument {number} is not UTF-8 text")
     try:
+        code = _invoke(arguments)
+    except OSError:
+        raise  # perhaps from writing the output: its error is not replaced by another one of the same
+    except BaseException:
+        sys.stdout.flush()
+        raise
+    sys.stdout.flush()
+    return code
+
+
+def _invoke(arguments: list[str]) -> int:
+    try:
         with root.make_context(PROGRAM, arguments) as context:
             root.invoke(context)
     except click.exceptions.Exit as done:
         return done.exit_code
-    finally:
-        sys.stdout.flush()
     return OK
 
 

@@ -157,6 +157,15 @@ def test_unwritable_output_is_one_error(cli: Cli, command: str):
     assert run_in_shell(cli, f"$scratchbus {command} > /dev/full") == (1, "", full)
 
 
+@pytest.mark.parametrize("as_json", ["", " --json"])
+def test_a_result_that_cannot_be_printed_is_in_the_error(cli: Cli, as_json: str):
+    code, out, err = run_in_shell(cli, f"$scratchbus add observation one --source a{as_json} > /dev/full")
+    (added,) = cli.json("list").documents
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert "No space left on device; the write was made, with the result " in err
+    assert added["id"] in err
+
+
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 def test_characters_that_the_output_cannot_encode_are_escaped(cli: Cli, encoding: str):
     cli.json("resolve", cli.add("日本"))  # a tail has an arrow too
