@@ -23,7 +23,7 @@ def turns() -> None:
 @turns.command("list", examples=("scratchbus turns list --session s1",))
 @click.option("--shown", is_flag=True, help="With summaries in the place of the turns that they replace.")
 @click.option("--after", metavar="ID", help="Only turns after this one.")
-@click.option("--limit", type=int, metavar="N", help="At most N turns.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="At most N turns.  [default: all]")
 @at_option
 @session_memory("turns")
 def list_(

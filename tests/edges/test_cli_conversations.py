@@ -55,6 +55,8 @@ def test_invalid_turns_commands_are_refused(turns: Command):
     assert turns("append", "User", "x").code == INVALID_INPUT
     assert turns("compact", "x").code == NOT_FOUND
     assert turns("list", "--shown", "--limit", "1").code == USAGE
+    refused = turns("list", "--limit", "0")
+    assert (refused.code, "None" in refused.err) == (USAGE, False)
 
 
 def test_files_are_put_listed_printed_and_deleted(files: Command, tmp_path: Path):
