@@ -153,11 +153,14 @@ def _merged(path: Path, added: Document) -> str:
         raise SettingsError(f"{path}: {problem}; check the file") from None
     try:
         existing = json.loads(text or "{}")
-    except ValueError as problem:
+    except (ValueError, RecursionError) as problem:
         raise SettingsError(f"{path}: this is not JSON ({problem}); repair it, or move it away") from None
     if not isinstance(existing, dict):
         raise SettingsError(f"{path}: this is not a JSON object; repair it, or move it away")
-    merged = _with(existing, added)
+    try:
+        merged = _with(existing, added)
+    except TypeError as problem:
+        raise SettingsError(f"{path}: {problem}; repair it, or move the file away") from None
     written = json.dumps(merged, indent=2, ensure_ascii=False) + "\n"
     try:
         written.encode()
@@ -167,7 +170,10 @@ def _merged(path: Path, added: Document) -> str:
 
 
 def _with(existing: Document, added: Document) -> Document:
-    """Return a document with another merged into it: objects by key, lists by replacing our own items."""
+    """Return a document with another merged into it: objects by key, lists by replacing our own items.
+
+    Raises TypeError rather than replace a value of another type.
+    """
     found = dict(existing)
     for name, value in added.items():
         current = found.get(name)
@@ -177,6 +183,8 @@ def _with(existing: Document, added: Document) -> Document:
             found[name] = _with(current, value)
         elif isinstance(current, list) and isinstance(value, list):
             found[name] = [kept for each in current for kept in _without_own(each)] + value
+        elif current is not None and isinstance(value, dict | list):
+            raise TypeError(f"the value of {name!r} is not {'an object' if isinstance(value, dict) else 'a list'}")
         else:
             found[name] = value
     return found

@@ -190,6 +190,26 @@ def test_setup_does_not_change_a_file_that_is_not_json(project: Path, capsys: py
     assert not (project / ".claude").exists()
 
 
+@pytest.mark.parametrize(
+    ("file", "text", "problem"),
+    [
+        (".mcp.json", '{"mcpServers": [{"command": "mine"}]}', "the value of 'mcpServers' is not an object"),
+        (".claude/settings.json", '{"hooks": "mine"}', "the value of 'hooks' is not an object"),
+        (".claude/settings.json", '{"hooks": {"Stop": {"mine": 1}}}', "the value of 'Stop' is not a list"),
+        (".mcp.json", "[" * 100_000, "this is not JSON"),
+    ],
+)
+def test_setup_does_not_replace_values_of_another_type(
+    project: Path, capsys: pytest.CaptureFixture[str], file: str, text: str, problem: str
+):
+    (project / ".claude").mkdir()
+    (project / file).write_text(text)
+    assert main(["setup", "claude", "--directory", str(project), "--yes"]) == INVALID_INPUT
+    assert f"{project / file}: {problem}" in capsys.readouterr().err
+    assert [path for path in (".mcp.json", ".claude/settings.json") if (project / path).exists()] == [file]
+    assert (project / file).read_text() == text
+
+
 def test_setup_names_a_file_that_it_cannot_write(project: Path, capsys: pytest.CaptureFixture[str]):
     (project / ".mcp.json").symlink_to(project / "missing" / "mcp.json")
     assert main(["setup", "claude", "--directory", str(project), "--yes"]) == INVALID_INPUT
