@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,6 +14,8 @@ from scratchbus.errors import InvalidInput
 
 from .journal import JournalPosition
 from .log_file import FilePosition
+
+_ID = re.compile("[0-7][0-9A-HJKMNP-TV-Z]{25}")
 
 
 @dataclass(frozen=True)
@@ -37,9 +40,10 @@ class BookmarkFile:
         try:
             stored = json.loads(self.path.read_bytes())
             kind = JournalPosition if "cursor" in stored["place"] else FilePosition
-            return Bookmark(kind(**stored["place"]), stored["last_id"])
-        except (OSError, ValueError, TypeError, KeyError):
+            bookmark = Bookmark(kind(**stored["place"]), stored["last_id"])
+        except (OSError, ValueError, TypeError, KeyError, RecursionError):
             return Bookmark()
+        return bookmark if _is_readable(bookmark) else Bookmark()
 
     def save(self, bookmark: Bookmark) -> None:
         """Store the bookmark. Raises InvalidInput when the file cannot be written."""
@@ -58,6 +62,24 @@ class BookmarkFile:
                 temporary.unlink(missing_ok=True)
         except OSError as problem:
             raise InvalidInput(f"{self.path}: cannot be written: {problem.strerror}; choose another --state") from None
+
+
+def _is_readable(bookmark: Bookmark) -> bool:
+    """Return whether the fields have their types, as in a file that nobody has edited."""
+    place, last_id = bookmark.position, bookmark.last_id
+    if not (last_id is None or (isinstance(last_id, str) and _ID.fullmatch(last_id))):
+        return False
+    if isinstance(place, JournalPosition):
+        return isinstance(place.cursor, str)
+    if not isinstance(place, FilePosition) or not isinstance(place.earlier, dict):
+        return False
+    numbers = [place.inode, place.offset, place.tail, place.unfinished, *place.earlier.values()]
+    return (
+        all(type(each) is int and 0 <= each < 1 << 63 for each in numbers)
+        and place.tail <= place.offset
+        and all(isinstance(each, str) for each in (place.identity, place.tail_digest))
+        and (place.identity.partition(".")[2] or "0").isdecimal()
+    )
 
 
 def state_directory() -> Path:

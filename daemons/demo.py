@@ -17,13 +17,14 @@ from rich.console import Console
 
 from scratchbus import Bus, Observation, Page, stop_engine, urgency, visible
 from scratchbus.daemon import INTERNAL, INTERRUPTED, OK, exit_code
-from scratchbus.errors import FileGone, InvalidInput, InvalidURL, ScratchbusError
+from scratchbus.errors import InvalidURL, ScratchbusError
 
 from .demo_console import PAUSE, Serve, console, portions
 from .demo_crew import Crew, DemoFailed, interruptible, without_settings
 from .demo_outcome import Outcome, alerts_of, outcome_of
 from .demo_report import Report
 from .demo_sample import sample_log
+from .log_file import LogFile
 from .router import SUGGESTION, THRESHOLD
 
 _NOTE = "observation"
@@ -137,15 +138,12 @@ class _Demo:
         return outcome
 
     def _log(self) -> Path:
-        """Return the path of the log to read. Raises FileGone when it does not exist, InvalidInput for no file."""
+        """Return the path of the log to read. Raises FileGone when it does not exist, InvalidInput for no log."""
         if self._given_log is None:
             sample = self._directory / "sample.log"
             sample.write_text(sample_log(), encoding="utf-8")
             return sample
-        if not self._given_log.exists():
-            raise FileGone(str(self._given_log))
-        if not self._given_log.is_file():
-            raise InvalidInput(f"{self._given_log}: is not a regular file; give --log the path of a log file")
+        LogFile(self._given_log).close()
         return self._given_log.absolute()
 
     def _start(self, crew: Crew) -> None:

@@ -19,6 +19,8 @@ _BLOCK = 1 << 16
 _HEAD = 1024  # bytes of the first line that the identity depends on
 _TAIL = 256  # bytes before the position that identify the file
 _EARLIER = 64  # earlier files that are remembered
+_COMPRESSED = (b"\x1f\x8b", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd", *(b"BZh%d1A" % level for level in range(1, 10)))
+"""How files of gzip, xz, zstd and bzip2 begin."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,9 @@ class LogFile:
         if not stat.S_ISREG(status.st_mode):
             self.close()
             raise InvalidInput(f"{path}: is not a regular file; give --log the path of a log file")
+        if os.pread(self._descriptor, 6, 0).startswith(_COMPRESSED):
+            self.close()
+            raise InvalidInput(f"{path}: is compressed; unpack it, and give --log the path of the text")
         self.inode = status.st_ino
         self.position = FilePosition(self.inode)
         self._last = b""

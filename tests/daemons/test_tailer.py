@@ -1,5 +1,6 @@
 """A log file is read completely, despite truncation and rotation."""
 
+import importlib
 import os
 import shutil
 
@@ -266,11 +267,37 @@ def test_a_saved_bookmark_is_loaded(log, tmp_path):
     assert [path.name for path in file.path.parent.iterdir()] == ["auth.json"]
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"place": {"inode": 1, "colour": 2}, "last_id": null}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "{}",
+        "[" * 100_000,
+        '{"place": {"inode": 1, "colour": 2}, "last_id": null}',
+        '{"place": {"inode": "1"}, "last_id": null}',
+        '{"place": {"inode": 1, "offset": -5}, "last_id": null}',
+        '{"place": {"inode": 1, "offset": 5, "tail": 9}, "last_id": null}',
+        '{"place": {"inode": 1, "offset": 5, "identity": "a.b"}, "last_id": null}',
+        '{"place": {"inode": 1, "earlier": ["a"]}, "last_id": null}',
+        '{"place": {"inode": 1, "earlier": {"a": null}}, "last_id": null}',
+        '{"place": {"cursor": 1}, "last_id": null}',
+        '{"place": {"inode": 1}, "last_id": 1}',
+        '{"place": {"inode": 1}, "last_id": "x"}',
+    ],
+)
 def test_an_unreadable_bookmark_is_ignored(tmp_path, text):
     path = tmp_path / "state.json"
     path.write_text(text)
     assert BookmarkFile(path).load() == Bookmark()
+
+
+@pytest.mark.parametrize("module", ["gzip", "bz2", "lzma"])
+def test_a_compressed_log_is_refused(log, module):
+    log.write_bytes(importlib.import_module(module).compress(b"one\n"))
+    with pytest.raises(InvalidInput, match="is compressed; unpack it"):
+        texts(Tailer(log))
 
 
 def test_an_unwritable_bookmark_is_an_error(log, tmp_path):

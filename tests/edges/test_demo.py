@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import re
@@ -138,6 +139,15 @@ def test_what_the_daemons_cannot_read_is_refused_at_once(demo, directory, argume
     _, err = (process := demo(arguments)).communicate(timeout=60)
     assert (process.returncode, err) == (5, f"demo: {problem}\n")
     assert list(directory.iterdir()) == []
+
+
+def test_a_compressed_log_is_refused_at_once(demo, directory):
+    log = directory / "auth.log.1.gz"
+    log.write_bytes(gzip.compress(sample_log().encode()))
+    _, err = (process := demo(repr(str(log)))).communicate(timeout=60)
+    problem = f"demo: {log}: is compressed; unpack it, and give --log the path of the text\n"
+    assert (process.returncode, err) == (5, problem)
+    assert list(directory.iterdir()) == [log]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
