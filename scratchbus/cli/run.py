@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 _NAP = 0.1  # seconds that a stop may go unnoticed
 
+_MEMORY_ONLY = "memory:// is inside this process: no other process sees this bus, other than over HTTP; leave --url out"
+
 
 @command(
     examples=(
@@ -80,6 +82,8 @@ def up(
             document |= {"http": serving.url, "open": serving.to_open}
             pairs.insert(-1, ("console", Cell(serving.to_open, "cyan")))
         invocation.out.block(document, [Cell("scratchbus is up", "bold green")], "", pairs)
+        if status.url.startswith("memory:"):
+            invocation.out.remark(_MEMORY_ONLY)
         if is_served:
             serve_arguments.open(invocation, serving)
         serve(exporter.watching(connect) if exporter else connect, _side_by_side(*runs))

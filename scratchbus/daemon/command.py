@@ -16,7 +16,7 @@ import click
 from scratchbus import Bus
 from scratchbus.daemon.exit_codes import USAGE, exit_code
 from scratchbus.daemon.exporter_options import metrics_options, start_exporter
-from scratchbus.daemon.runtime import DaemonRun, configure_logging, serve
+from scratchbus.daemon.runtime import DaemonRun, configure_logging, logger, serve
 from scratchbus.daemon.usage import usage_line
 from scratchbus.domain.ownership import new_instance
 from scratchbus.domain.values import check_page, check_source, duration_ms, duration_text
@@ -108,6 +108,8 @@ def daemon(source: str, *, on_one_page: bool = True) -> Callable[[Callable[..., 
             try:
                 settings = load_settings(url=url, log_level=log_level, instance=instance)
                 configure_logging(settings.log_level, daemon=name)
+                if (settings.url or "").startswith("memory:"):
+                    logger.warning("a bus at memory:// is seen by no other process", url=settings.url)
                 page, name = check_page(page), check_source(name, "name")
                 exporter = start_exporter(metrics_host, metrics_port)
                 instance = settings.instance or new_instance()
