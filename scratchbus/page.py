@@ -328,7 +328,7 @@ class Page:
         return self._bus.converse(execution.execute(self._bus.core, self.name, claims.Release, locals()))
 
     def link(self, id: str, action: str, *, event_id: str | None = None, fence: int | None = None) -> Observation:
-        """Record an action, any text, taken because of it; `trace` finds the observation by this action."""
+        """Record an action, 1 to 256 printable characters, taken because of it; `trace` finds the observation by it."""
         return self._bus.converse(execution.execute(self._bus.core, self.name, claims.LinkAction, locals()))
 
     def refute(self, id: str, *, reason: str, event_id: str | None = None, fence: int | None = None) -> Observation:

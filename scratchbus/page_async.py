@@ -328,7 +328,7 @@ class AsyncPage:
         return await self._bus.converse(execution.execute(self._bus.core, self.name, claims.Release, locals()))
 
     async def link(self, id: str, action: str, *, event_id: str | None = None, fence: int | None = None) -> Observation:
-        """Record an action, any text, taken because of it; `trace` finds the observation by this action."""
+        """Record an action, 1 to 256 printable characters, taken because of it; `trace` finds the observation by it."""
         return await self._bus.converse(execution.execute(self._bus.core, self.name, claims.LinkAction, locals()))
 
     async def refute(

@@ -162,7 +162,8 @@ class TypeInUse(Conflict):
     """A type cannot be removed or change its lifecycle while observations of it are open."""
 
     def __init__(self, name: str, open_count: int) -> None:
-        super().__init__(f"type {name!r} has {open_count} open observations; resolve or archive them first")
+        found, them = ("1 open observation", "it") if open_count == 1 else (f"{open_count} open observations", "them")
+        super().__init__(f"type {name!r} has {found}; resolve or archive {them} first")
         self.type = name
         self.open = open_count
 

@@ -104,7 +104,9 @@ def test_pushing_equal_types_changes_nothing(bus, push):
 def test_a_type_in_use_cannot_be_removed(bus, push):
     push(bus, TWO)
     story = bus.page("somewhere").add("build_passed", "x")
-    with pytest.raises(TypeInUse, match="'build_passed' has 1 open observations") as refused:
+    with pytest.raises(
+        TypeInUse, match="'build_passed' has 1 open observation; resolve or archive it first"
+    ) as refused:
         push(bus, ONE)
     assert (refused.value.type, refused.value.open) == ("build_passed", 1)
     bus.page("somewhere").resolve(story.id)
