@@ -61,5 +61,7 @@ def run(bus: Bus, user: str, message: str) -> str:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit("usage: agent.py USER MESSAGE")
     with Bus.connect(source="chat-agent") as opened:
         print(run(opened, sys.argv[1], sys.argv[2]))

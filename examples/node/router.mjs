@@ -9,6 +9,8 @@ const API = process.env.API ?? "http://127.0.0.1:8765/api/v1";
 const PAGE = process.env.PAGE ?? "main";
 const NAME = "node-router";
 
+let pause = 1; // seconds to wait after the next failure; longer after each one in a row
+
 async function call(method, path, body, headers = {}) {
   const sent = { method, headers: { "Content-Type": "application/json", ...headers }, body: JSON.stringify(body) };
   const answer = await fetch(API + path, sent);
@@ -23,7 +25,7 @@ function suggestion(alert) {
 }
 
 async function handle({ event, position }, token) {
-  const advice = await call("POST", `/pages/${event.page}/observations`, {
+  const advice = await call("POST", `/pages/${encodeURIComponent(event.page)}/observations`, {
     type: "action_suggestion", content: suggestion(event), source: NAME, evidence: [event.subject], ttl: "1d",
   }, { "Idempotency-Key": `${NAME}-${event.id}` });
   await call("POST", `/subscriptions/${NAME}/ack`, { token, positions: [position] });
@@ -36,14 +38,16 @@ async function run() {
   for (;;) {
     const { token, deliveries } = await call("POST", `/subscriptions/${NAME}/pull`, { max: 10, wait: "20s", lease: "1m" });
     for (const delivery of deliveries) await handle(delivery, token);
+    pause = 1;
   }
 }
 
-for (let wait = 1; ; wait = Math.min(2 * wait, 30)) {
+for (;;) {
   try {
     await run();
   } catch (error) {
-    console.error(`${error.message}; again in ${wait} s`);
-    await new Promise((resolve) => setTimeout(resolve, 1_000 * wait));
+    console.error(`${error.message}; again in ${pause} s`);
+    await new Promise((resolve) => setTimeout(resolve, 1_000 * pause));
+    pause = Math.min(2 * pause, 30);
   }
 }

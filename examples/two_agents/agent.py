@@ -82,4 +82,6 @@ def run(name: str, repository: Path, model: Model = scripted_model) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit("usage: agent.py NAME REPOSITORY")
     run(sys.argv[1], Path(sys.argv[2]))

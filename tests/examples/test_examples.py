@@ -172,6 +172,16 @@ def test_the_ci_triage_example_counts_tests_that_could_not_run(bus: Bus, tmp_pat
     assert run(EXAMPLES / "ci_triage/crew.py", tmp_path / "junit.xml")[0].startswith("2 failures; ready: [")
 
 
+@pytest.mark.parametrize("program", ["ci_triage/crew.py", "two_agents/agent.py", "langgraph_agent/agent.py"])
+def test_an_example_without_its_arguments_shows_its_usage(program: str):
+    if program.startswith("langgraph") and find_spec("langgraph.graph") is None:
+        pytest.skip("NOT TESTED: langgraph is not installed")
+    done = subprocess.run(
+        launcher.command(EXAMPLES / program), capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+    assert (done.returncode, done.stderr[:7], done.stderr.count("\n")) == (1, "usage: ", 1)
+
+
 def test_the_two_agents_example_needs_a_repository(bus: Bus, tmp_path: Path):
     run(EXAMPLES / "two_agents/plan.py")
     done = subprocess.run(
