@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Annotated, Any, Final
 from urllib.parse import quote
 
@@ -159,9 +160,11 @@ async def put_subscription(
     if given.get("url") is not None:
         caller.need("admin")
         check_host(given["url"], server.allow_private_webhooks)
-    new_secret = await _secret_for(bus, name, given)
+    new_secret: dict[str, str] = {}
     try:
-        is_new = await bus.declare_subscription(name, **{**given, **new_secret})
+        async with server.declaring if given.get("url") is not None else nullcontext():  # or two show a new secret
+            new_secret = await _secret_for(bus, name, given)
+            is_new = await bus.declare_subscription(name, **{**given, **new_secret})
         shown = _shown(await _status_of(bus, name))
     except EngineError as error:
         if new_secret:  # a retry finds it stored, and does not show it

@@ -273,10 +273,37 @@ def test_the_secret_is_returned_only_when_it_is_made(embedded_url):
         assert buses.bus.webhook("hook").secret == secret
 
 
+def test_of_simultaneous_declarations_one_makes_the_secret(embedded_url, monkeypatch):
+    name, subscriptions = f"hook-{token_hex(6)}", AsyncBus.subscriptions
+
+    async def read_slowly(self: AsyncBus) -> list[Any]:
+        found = await subscriptions(self)
+        await asyncio.sleep(0.2)
+        return found
+
+    monkeypatch.setattr(AsyncBus, "subscriptions", read_slowly)
+    monkeypatch.setattr(webhooks, "LOOK", 3_600)  # nothing is delivered, so that it can be removed
+    answers = []
+    with serving_here(embedded_url) as running, running.client() as http, Bus.connect(embedded_url) as bus:
+
+        def declare() -> None:
+            answers.append(http.put(f"/subscriptions/{name}", json={"url": "https://example.com/"}))
+
+        threads = [threading.Thread(target=declare) for _ in range(3)]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+        shown = [secret for each in answers if (secret := each.json().get("secret"))]
+        assert ([each.is_success for each in answers], shown) == ([True] * 3, [bus.webhook(name).secret])
+        bus.unsubscribe(name)
+
+
 def test_a_lost_answer_with_a_new_secret_says_how_to_get_another(embedded_url, monkeypatch):
     """The retry finds the secret stored, and shows only what it sends itself."""
     name, definition = f"hook-{token_hex(6)}", {"url": "https://example.com/"}
     calls = []
+    monkeypatch.setattr(webhooks, "LOOK", 3_600)  # nothing is delivered, so that it can be removed
 
     async def fail_once(self: AsyncBus) -> list[Any]:
         if self.settings.source == "here":  # not for the deliveries
