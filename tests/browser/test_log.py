@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from scratchbus import Bus, NewObservation
 from tests.browser.conftest import Console, Opened, settle
@@ -75,6 +75,28 @@ def test_a_long_log_says_how_much_is_loaded(console: Console, served: Served) ->
         bus.page("log:long").add_many(rows)
     window = console.open("#/log")
     expect(window.locator(".toolbar-count")).to_have_text("the newest 500 events")
+
+
+@pytest.mark.browser
+def test_a_search_ends_at_the_oldest_event_that_may_be_kept(console: Console, served: Served) -> None:
+    """It does not load the whole log into the window, and says how to find older events."""
+    rows = [NewObservation(type="observation", content=f"kept {each}") for each in range(1000)]
+    with Bus.connect(served.url, source="daemon", max_observations=3000) as bus:
+        for _ in range(2):
+            bus.page("log:kept").add_many(rows)
+
+    def with_fewer_events(route: Route) -> None:
+        found = route.fetch()
+        route.fulfill(response=found, body=found.text().replace("200_000", "1_200"))
+
+    console.window.route("**/views/log.js", with_fewer_events)
+    window = console.open("#/log?q=nowhere-in-the-log")
+    expect(window.get_by_text("No event fits the filter")).to_be_visible()
+    expect(window.locator(".toolbar-count")).to_have_text("0 of the newest 1,200; go back in time for older ones")
+    with Bus.connect(served.url, source="daemon", max_observations=3000) as bus:
+        bus.page("log:kept").add("observation", "nowhere-in-the-log until now")
+    console.expect_rows("nowhere-in-the-log until now")
+    expect(window.locator(".toolbar-count")).to_have_text("1 of the newest 1,200; go back in time for older ones")
 
 
 @pytest.mark.browser

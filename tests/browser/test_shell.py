@@ -221,6 +221,26 @@ def test_a_revoked_token_is_signed_out(open_console: Opened, served: Served, tmp
         expect(window.get_by_text("You are not signed in.")).to_be_visible(timeout=30_000)
 
 
+@pytest.mark.browser
+def test_signing_in_from_another_tab_is_noticed(open_console: Opened, served: Served, tmp_path: Path) -> None:
+    """When the tab is shown again."""
+    tokens = McpTokens(tmp_path / "tokens.yaml")
+    secret = tokens.add("two-tabs", McpIdentity.of("two-tabs"), scopes=["read"])
+    with serve(served.url, tokens=tmp_path / "tokens.yaml") as strict:
+        window = open_console(strict, sees_failures=True).window
+        expect(window.get_by_text("You are not signed in.")).to_be_visible()
+        other = window.context.new_page()
+        other.goto(strict.origin)
+        other.get_by_label("Token").fill(secret)
+        other.get_by_role("button", name="Sign in").click()
+        expect(other.locator(".connection.live")).to_be_visible()
+        window.evaluate(HIDE, True)
+        expect(window.get_by_text("You are not signed in.")).to_be_visible()
+        window.evaluate(HIDE, False)
+        expect(window.locator(".connection.live")).to_be_visible()
+        expect(window.get_by_text("You are not signed in.")).to_be_hidden()
+
+
 def test_the_keyboard_alone_is_enough(console: Console, bus: Bus) -> None:
     """Find a row, select it and resolve it without a pointer."""
     page = bus.page("shell:keys")

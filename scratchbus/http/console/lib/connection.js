@@ -53,5 +53,14 @@ async function detailOf(answer) {
   }
 }
 
+/** While signed out, ask who speaks when the window is shown: someone may have signed in from another tab. */
+async function askAgain() {
+  if (document.hidden || connection.peek().state !== "signed-out") return;
+  const answer = await fetch("/api/v1/me", { cache: "no-store" }).catch(() => null);
+  if (answer?.ok && connection.peek().state === "signed-out") noteState("live");
+}
+
+addEventListener("focus", askAgain);
+document.addEventListener("visibilitychange", askAgain);
 addEventListener("online", probe);
 schedule(PATIENT);

@@ -19,7 +19,7 @@ import { describe } from "./log/describe.js";
 
 const NAMES = ["kind", "type", "page", "by", "subject"];
 const STEP = 500; // events a request, back in time
-const MAX_EVENTS = 200_000; // events kept; older ones go, and are asked for again by scrolling
+const MAX_EVENTS = 200_000; // events kept; older ones are not loaded, and go when new ones come
 
 const query = param("q");
 const paused = param("paused");
@@ -31,6 +31,8 @@ const valuesOf = (event) => (name) => (name === "text" ? [textOf(event)] : [Stri
 export default function Log() {
   const { events, error, atStart, loadOlder, reload, waiting, resume } = useEventList();
   const terms = useMemo(() => parseQuery(query.value, NAMES), [query.value]);
+  const isFull = !atStart && events.length >= MAX_EVENTS;
+  const atEnd = atStart || isFull;
   const rows = useMemo(() => (terms.length ? events.filter((each) => fits(terms, valuesOf(each))) : events), [events, terms]);
   const [expanded, setExpanded] = useState(() => new Set());
   const table = useRef(null);
@@ -48,23 +50,23 @@ export default function Log() {
   ], [paused.value]);
 
   useEffect(() => { // a filter that few events fit looks further back by itself
-    if (terms.length && rows.length < 50 && !atStart) loadOlder();
-  }, [terms, rows.length, events.length, atStart]);
+    if (terms.length && rows.length < 50 && !atEnd) loadOlder();
+  }, [terms, rows.length, events.length, atEnd]);
 
   const suggest = (name) => ({ kind: EVENT_KINDS, page: pages.value.map((each) => each.name) })[name] ?? [...new Set(events.slice(0, 2000).map((each) => String(each[name])))].sort();
   return html`<section class="log" aria-label="Events">
     <div class="toolbar">
       <${Filter} value=${query.value} onValue=${setFilter} names=${NAMES} placeholder="Filter: words, kind:, type:, page:, by:" suggest=${suggest} />
-      <span class="toolbar-count">${events.length > 0 || atStart ? countShown(rows.length, events.length, "event", !atStart) : ""}</span>
+      <span class="toolbar-count">${events.length > 0 || atStart ? countShown(rows.length, events.length, "event", !atStart) : ""}${isFull && "; go back in time for older ones"}</span>
       ${!isPast.value && html`<button type="button" aria-pressed=${paused.value !== ""} title="Pause without losing an event (z)" onClick=${pause}>
         ${paused.value ? `Go on${waiting ? `, ${waiting.toLocaleString("en")} new` : ""}` : "Pause"}</button>`}
     </div>
     ${error && html`<${ProblemNote} error=${error} retry=${reload} />`}
     ${rows.length > 0
       ? html`<${Table} label="Events, newest first" className="log-table" rows=${rows} keyOf=${keyOf} columns=${COLUMNS} rowHeight=${narrow.value ? 50 : 28}
-          onSelect=${toggle} expanded=${expanded} detail=${(row) => html`<${Raw} event=${row} />`} onEnd=${atStart ? null : loadOlder} control=${table}
+          onSelect=${toggle} expanded=${expanded} detail=${(row) => html`<${Raw} event=${row} />`} onEnd=${atEnd ? null : loadOlder} control=${table}
           rowClass=${(row) => (row.subject === selected.value ? "of-selected" : "")} />`
-      : !error && atStart && html`<${Empty} title=${events.length ? "No event fits the filter" : isPast.value ? "Nothing had happened then" : "Nothing has happened yet"}>
+      : !error && atEnd && html`<${Empty} title=${events.length ? "No event fits the filter" : isPast.value ? "Nothing had happened then" : "Nothing has happened yet"}>
           ${events.length > 0 ? html`<p><button type="button" onClick=${() => setFilter("")}>Clear the filter</button></p>` : html`<p>Events appear here as they are written.</p>`}<//>`}
   </section>`;
 }
@@ -101,10 +103,13 @@ function useEventList() {
   const add = (fresh) => {
     const known = new Set(list.peek().slice(0, 2 * STEP).map(keyOf));
     const later = fresh.filter((each) => !known.has(keyOf(each))).sort(newestFirst);
-    if (later.length) list.value = [...later, ...list.peek()].slice(0, MAX_EVENTS);
+    if (!later.length) return;
+    const all = [...later, ...list.peek()];
+    list.value = all.slice(0, MAX_EVENTS);
+    if (all.length > MAX_EVENTS) setState((before) => ({ ...before, atStart: false }));
   };
   const loadOlder = async () => {
-    if (busy.current) return;
+    if (busy.current || list.peek().length >= MAX_EVENTS) return;
     busy.current = true;
     const mine = generation.current;
     const oldest = list.peek().at(-1);
@@ -114,8 +119,9 @@ function useEventList() {
       const { items } = await get("/events", { last: STEP, before });
       if (mine === generation.current) {
         const known = new Set(list.peek().map(keyOf)); // events that came live since it was asked
-        list.value = [...list.peek(), ...items.filter((each) => !known.has(keyOf(each))).reverse()];
-        setState({ error: null, atStart: items.length < STEP });
+        const all = [...list.peek(), ...items.filter((each) => !known.has(keyOf(each))).reverse()];
+        list.value = all.slice(0, MAX_EVENTS);
+        setState({ error: null, atStart: items.length < STEP && all.length <= MAX_EVENTS });
       }
     } catch (error) {
       if (mine === generation.current) setState((before) => ({ ...before, error }));
@@ -133,7 +139,7 @@ function useEventList() {
   useEffect(() => void reload(), [moment.value, epoch.value]);
   useEffect(() => onEvents((events) => {
     if (isPast.peek()) return;
-    if (paused.peek()) waiting.value = [...waiting.peek(), ...events];
+    if (paused.peek()) waiting.value = [...waiting.peek(), ...events].slice(-MAX_EVENTS);
     else add(events);
   }), []);
   const resume = () => {
