@@ -9,8 +9,9 @@ import click
 import scratchbus
 from scratchbus.cli.commands import OUTPUT, BusGroup
 from scratchbus.cli.invocation import Invocation, pass_invocation
-from scratchbus.cli.output import WIDE, Cell, Column, Columns, progress_bar
+from scratchbus.cli.output import Cell, Column, Columns, progress_bar
 from scratchbus.cli.text import plural
+from scratchbus.cli.truncation import WIDE
 from scratchbus.daemon import INTERNAL, NOT_FOUND
 
 _SEGMENTS: Columns[scratchbus.SegmentInfo] = (

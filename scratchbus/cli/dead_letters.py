@@ -7,8 +7,9 @@ import click
 import scratchbus
 from scratchbus.cli.commands import BusGroup
 from scratchbus.cli.invocation import Invocation, pass_invocation
-from scratchbus.cli.output import WIDE, Cell, Column, Columns
+from scratchbus.cli.output import Cell, Column, Columns
 from scratchbus.cli.text import one_line, plural
+from scratchbus.cli.truncation import WIDE
 
 _LETTER: Columns[scratchbus.DeadLetter] = (
     Column("subscription", lambda each: Cell(each.subscription), 12),

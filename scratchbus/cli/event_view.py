@@ -8,8 +8,9 @@ from datetime import UTC, datetime
 import scratchbus
 from scratchbus.cli.invocation import Invocation
 from scratchbus.cli.json_text import escaped_json
-from scratchbus.cli.output import IN_PIPES, SPARE, WIDER, WIDEST, Cell, Column, Columns
+from scratchbus.cli.output import IN_PIPES, Cell, Column, Columns
 from scratchbus.cli.text import STATUS_STYLES, TODO_MARKS, ago, clock, compact, id_cell, one_line, plural
+from scratchbus.cli.truncation import SPARE, WIDER, WIDEST
 
 KIND_STYLES = {
     "added": "bold", "updated": "cyan", "repeated": "yellow", "status_changed": "green", "claimed": "magenta",

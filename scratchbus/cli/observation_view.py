@@ -10,8 +10,9 @@ from typing import Any
 import scratchbus
 from scratchbus.cli.event_view import show_history
 from scratchbus.cli.invocation import Invocation
-from scratchbus.cli.output import SPARE, WIDE, Cell, Column, Columns, paragraphs
+from scratchbus.cli.output import Cell, Column, Columns, paragraphs
 from scratchbus.cli.text import STATUS_STYLES, ago, ahead, clock, compact, id_cell, one_line, type_style
+from scratchbus.cli.truncation import SPARE, WIDE
 
 
 def type_cell(observation: scratchbus.Observation) -> Cell:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import scratchbus
 from scratchbus.cli.json_text import escaped_json
-from scratchbus.cli.truncation import cut, least_width
+from scratchbus.cli.truncation import SPARE, WIDE, cut, has_room, least_width
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -62,8 +62,6 @@ class Column(NamedTuple, Generic[T]):
 
 Columns = Sequence[Column[T]]
 
-SPARE, WIDE, WIDER, WIDEST = 72, 100, 120, 140
-"""Widths of terminals, in characters, that have room for more and more columns."""
 
 IN_PIPES = sys.maxsize
 """The `min_terminal` of a column that no terminal shows."""
@@ -202,15 +200,16 @@ class Output:
         )
         *_, last = columns
         shown = []
+        is_tight = as_part and not has_room(columns, items[0], self.console.width)
         for column in columns:
             cells = [column.cell(item) for item in items]
             title, texts = cut(Text(column.title)), [cut(cell.rich) for cell in cells]
             if column is last:
-                width = None if as_part else least_width(texts, self.console.width)
+                width = None if as_part and not is_tight else least_width(texts, self.console.width)
                 table.add_column(title, width=width, ratio=1)
             elif column.min_terminal <= self.console.width and (as_part or any(texts)):
                 width = column.wide_width if as_part and self.console.width >= WIDE else None
-                is_padded = as_part and self.console.width >= SPARE and cells[0].short is None
+                is_padded = as_part and not is_tight and self.console.width >= SPARE and cells[0].short is None
                 min_width = width or (column.width if is_padded else None)
                 table.add_column(title, justify="right" if column.right else "left", width=width, min_width=min_width)
             else:

@@ -228,6 +228,15 @@ def test_the_last_column_of_a_table_has_room(cli: Cli, monkeypatch: pytest.Monke
         assert "no backup" in lines[1], lines
 
 
+@pytest.mark.parametrize("columns", ["60", "72", "80", "90", "100"])
+def test_a_row_with_a_long_id_shows_what_happened(bus: Bus, cli: Cli, monkeypatch: pytest.MonkeyPatch, columns: str):
+    bus.preferences(cli.page).remember("tea", "green")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", columns)
+    (row,) = cli.anywhere("--page", f"knowledge:{cli.page}", "tail", "--no-color").out.splitlines()
+    assert "tea: green" in row
+
+
 def test_content_does_not_control_the_terminal(cli: Cli):
     id = cli.add("evil \x1b]0;title\x07 \x1b[2J text", "--owner", "bob", "--context", "a=\x9b31m")
     for command in (["list"], ["show", id, "--history"], ["tail"], ["active"]):
