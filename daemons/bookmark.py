@@ -9,6 +9,7 @@ import re
 import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from scratchbus.errors import InvalidInput
 
@@ -43,7 +44,7 @@ class BookmarkFile:
             bookmark = Bookmark(kind(**stored["place"]), stored["last_id"])
         except (OSError, ValueError, TypeError, KeyError, RecursionError):
             return Bookmark()
-        return bookmark if _is_readable(bookmark) else Bookmark()
+        return bookmark if _is_readable(bookmark.position, bookmark.last_id) else Bookmark()
 
     def save(self, bookmark: Bookmark) -> None:
         """Store the bookmark. Raises InvalidInput when the file cannot be written."""
@@ -64,9 +65,8 @@ class BookmarkFile:
             raise InvalidInput(f"{self.path}: cannot be written: {problem.strerror}; choose another --state") from None
 
 
-def _is_readable(bookmark: Bookmark) -> bool:
-    """Return whether the fields have their types, as in a file that nobody has edited."""
-    place, last_id = bookmark.position, bookmark.last_id
+def _is_readable(place: Any, last_id: Any) -> bool:
+    """Return whether the fields of a bookmark have their types, as in a file that nobody has edited."""
     if not (last_id is None or (isinstance(last_id, str) and _ID.fullmatch(last_id))):
         return False
     if isinstance(place, JournalPosition):
