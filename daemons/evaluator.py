@@ -36,6 +36,7 @@ REVIEW = "pending_review"
 
 _DONE = {"resolve": "resolved", "review": "sent to review", "reopen": "approved"}
 _MAX_REMEMBERED = 10_000  # histories
+_MAX_REASON = 1_000  # characters, since a reason may list up to 1,000 ids, or an action of any length
 _LOOK_INTERVAL = 1.0  # seconds between two looks
 
 logger = structlog.get_logger(__name__)
@@ -91,6 +92,7 @@ class Evaluator:
         change = {"resolve": self._page.resolve, "review": self._page.review, "reopen": self._page.reopen}[verb]
         if self._refused.get((observation.id, verb)) == observation.version:
             return
+        reason = reason if len(reason) <= _MAX_REASON else f"{reason[:_MAX_REASON]} …"
         try:
             with because(observation.position):
                 change(

@@ -20,7 +20,7 @@ import structlog
 
 from scratchbus import Observation
 from scratchbus.daemon import Entries, Items, Text, TypeName, YamlModel, YamlProblem, YamlText
-from scratchbus.errors import InvalidField, RulesError
+from scratchbus.errors import InvalidField, RulesError, shown
 from scratchbus.settings import read_text
 
 from .bookmark import state_directory
@@ -111,7 +111,9 @@ def _address(observation: Observation) -> str:
     try:
         address = ipaddress.ip_address(value if isinstance(value, str) and "%" not in value else "")
     except ValueError:
-        raise InvalidField("context", f"address: {value!r} is not an IP address, so it cannot be blocked") from None
+        raise InvalidField(
+            "context", f"address: {shown(value)} is not an IP address, so it cannot be blocked"
+        ) from None
     address = getattr(address, "ipv4_mapped", None) or address
     if address.is_loopback or address.is_unspecified:
         raise InvalidField("context", f"address: {address} is this machine's own, so it is not blocked")

@@ -366,6 +366,18 @@ def test_an_observation_whose_evidence_is_gone_waits_for_review(page, evaluator,
     assert page.get(kept.id).status == "active"
 
 
+def test_a_reason_with_much_evidence_is_shortened(page, evaluator, evaluate):
+    """A reason has at most 4 KiB; the observation stayed active for ever."""
+    grounds = []
+    for number in range(180):
+        grounds.append(page.add("observation", f"Ground {number}").id)
+        page.archive(grounds[-1])
+    pattern = page.add("pattern_detected", "A pattern", evidence=grounds)
+    evaluate(evaluator)
+    found = page.get(pattern.id)
+    assert (found.status, found.reason[:22], found.reason[-2:]) == ("pending_review", "its evidence is gone (", " …")
+
+
 @pytest.mark.parametrize(
     ("text", "line", "says"),
     [

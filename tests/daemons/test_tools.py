@@ -59,6 +59,12 @@ def test_an_error_in_the_table_names_its_line(text, line, says):
     assert caught.value.line == line
 
 
+def test_the_error_of_a_long_address_fits_a_reason(alert, tmp_path):
+    with pytest.raises(InvalidField, match="is not an IP address") as refused:
+        blocklist(tmp_path / "list")(alert("1" * 20_000))
+    assert len(str(refused.value)) < 200
+
+
 def test_an_address_is_blocked_once(alert, tmp_path):
     file = tmp_path / "deep" / "blocklist.txt"
     block = blocklist(file)
