@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import textwrap
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -222,7 +221,11 @@ def _is_unanswered(publication: Observation) -> bool:
 
 
 def _excerpt(observation: Observation) -> str:
-    return textwrap.shorten(observation.content, _MAX_EXCERPT, placeholder=" …")
+    text = " ".join(observation.content.split())
+    if len(text) <= _MAX_EXCERPT:
+        return text
+    words, _, _ = text[: _MAX_EXCERPT - 1].rpartition(" ")
+    return f"{words if len(words) > _MAX_EXCERPT // 2 else text[: _MAX_EXCERPT - 2]} …"  # not all scripts have spaces
 
 
 def about(id: str) -> str:

@@ -188,6 +188,14 @@ def test_an_alert_becomes_urgent_while_the_router_runs(page, router, alert, runn
         assert suggestions(page)[0].evidence == [urgent.id]
 
 
+@pytest.mark.parametrize("text", ["警" * 400, f"警 {'告' * 400}"])
+def test_a_long_alert_without_spaces_is_cut(page, router, consider, text):
+    page.add("risk_alert", text, confidence=1.0)
+    consider(router)
+    (suggestion,) = suggestions(page)
+    assert suggestion.content == f"Act on: {text[:298]} …"
+
+
 def test_a_long_alert_is_shortened_in_its_suggestion(page, router, consider):
     page.add("risk_alert", "very long " * 5_000)
     consider(router)
