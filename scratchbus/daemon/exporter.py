@@ -102,8 +102,9 @@ class Exporter(Collector):
             return None
         with self._lock:
             if self._pending is None or self._pending.done():
-                self._pending = Future()
-                threading.Thread(target=_read_status, args=(bus, self._pending), name="metrics", daemon=True).start()
+                reading: Future[Status] = Future()
+                threading.Thread(target=_read_status, args=(bus, reading), name="metrics", daemon=True).start()
+                self._pending = reading  # once it is read: perhaps no thread could be started
             pending = self._pending
         try:
             return pending.result(PATIENCE)

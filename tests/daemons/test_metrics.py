@@ -54,6 +54,19 @@ def scrape(url):
     return families, samples
 
 
+def test_only_one_scrape_fails_when_no_thread_can_be_started(bus, monkeypatch):
+    def fail(*_, **__):
+        raise RuntimeError("can't start new thread")
+
+    exporter = Exporter("127.0.0.1", 0)
+    exporter.watching(lambda: bus)()
+    with monkeypatch.context() as patched:
+        patched.setattr("scratchbus.daemon.exporter.threading.Thread", fail)
+        with pytest.raises(RuntimeError):
+            exporter._status()
+    assert exporter._status() is not None
+
+
 def test_a_projector_serves_its_counts_and_every_lag(bus, start, page):
     ids = [page.add("observation", f"{number}").id for number in range(3)]
     page.claim(ids[0], by="worker", ttl="1h")
