@@ -53,8 +53,11 @@ class _Subscriber:
 
     def remove(self, form: str) -> None:
         """Remove a resource."""
-        for forms in self._forms.values():
+        self._changed.pop(form, None)
+        for uri, forms in list(self._forms.items()):
             forms.discard(form)
+            if not forms:
+                del self._forms[uri]
 
     def record_change(self, uri: str) -> None:
         """Record a change; several changes of one resource become one notification."""

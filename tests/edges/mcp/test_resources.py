@@ -14,6 +14,7 @@ from mcp_types import ResourceUpdatedNotification
 from scratchbus import AsyncBus, AsyncView, BusPosition, Event
 from scratchbus.errors import EngineUnreachable, LogRewound, ScratchbusError
 from scratchbus.mcp.identity import Identity
+from scratchbus.mcp.notifications import _Subscriber
 from scratchbus.mcp.sdk_server import server_of
 from scratchbus.mcp.workspace import Workspace
 from tests.edges.mcp.conftest import Agent, Connect, in_server_process
@@ -142,6 +143,23 @@ async def test_a_subscribed_client_is_notified_until_it_unsubscribes(embedded_ur
         await agent.do("add_observation", type="observation", content="y")
         await hear(active)
         assert uri not in heard
+
+
+async def test_an_unsubscribed_resource_is_forgotten():
+    sent: list[str] = []
+
+    async def send(uri: str) -> None:
+        sent.append(uri)
+
+    subscriber = _Subscriber(send)
+    for uri in ("observation://1", "observation://2"):
+        subscriber.add(uri, uri)
+        subscriber.record_change(uri)
+    subscriber.remove("observation://1")
+    assert subscriber.uris == {"observation://2"}
+    with anyio.move_on_after(0.05):
+        await subscriber.notify()
+    assert sent == ["observation://2"]
 
 
 async def test_only_resources_can_be_subscribed_to(connect: Connect):
