@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from functools import wraps
+from pathlib import Path
 from typing import Any
 
 import click
@@ -16,6 +17,7 @@ from scratchbus.cli.commands import BusGroup, content_argument, event_id_option,
 from scratchbus.cli.invocation import Invocation, pass_invocation
 from scratchbus.cli.output import Cell, Column, Columns
 from scratchbus.cli.text import one_line
+from scratchbus.errors import RelationsError
 
 _STYLES = {"valid": "", "contested": "yellow", "superseded": "dim", "retracted": "red"}
 
@@ -274,9 +276,12 @@ def push_relations(invocation: Invocation, file: str, event_id: str | None) -> N
 
     All processes read facts by it within seconds, and no longer by a file of their own.
     """
+    from scratchbus.settings import read_text  # late: it imports pydantic, which `--help` does not need
+
+    found = scratchbus.parse_relations(read_text(Path(file), RelationsError), file)
     with invocation.connect() as bus:
-        has_changed = bus.push_relations(file, event_id=event_id)
-        names = sorted(bus.relations().relations)
+        has_changed = bus.push_relations(found, event_id=event_id)
+    names = sorted(found.relations)
     published = (Cell("published", "green"), Cell(f"the relations {', '.join(names)}"))
     cells = published if has_changed else (Cell("The bus already has these relations"),)
     invocation.out.result({"changed": has_changed, "relations": names}, *cells)

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from scratchbus import Bus
+from scratchbus.errors import EngineUnreachable
 from scratchbus.settings import shipped
 from tests.edges.conftest import Cli
 
@@ -69,3 +71,14 @@ def test_relations_are_published_and_shown(cli: Cli, tmp_path: Path):
     ours = str(shipped("relations.yaml"))  # the bus is shared by all tests
     assert "published the relations avoids" in cli("facts", "push-relations", ours, "--source", "me").out
     assert cli.json("facts", "push-relations", ours, "--source", "me").document["changed"] is False
+
+
+def test_a_push_of_relations_reads_nothing_after_its_write(cli: Cli, monkeypatch: pytest.MonkeyPatch):
+    """A failure of the read said nothing of the write."""
+
+    def fail(_: Bus) -> None:
+        raise EngineUnreachable("the engine does not answer")
+
+    monkeypatch.setattr(Bus, "relations", fail)
+    pushed = cli.json("facts", "push-relations", str(shipped("relations.yaml")), "--source", "me").document
+    assert {"runs_on", "same_as"} < set(pushed["relations"])
