@@ -387,6 +387,12 @@ def test_up_runs_projector_and_expirer_until_a_signal(cli: Cli, tmp_path: Path, 
 
 
 @pytest.mark.slow
+def test_up_in_memory_says_that_it_is_alone(cli: Cli):
+    with cli.start("--url", f"memory://{cli.page}", "up") as up:
+        up.wait_for("no other process sees this bus")
+        assert up.interrupt() == 0
+
+
 def test_up_continues_after_the_engine_dies(cli: Cli, tmp_path: Path):
     own = ("--url", f"embedded:{tmp_path / 'up'}")
     try:

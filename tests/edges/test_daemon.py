@@ -43,6 +43,15 @@ def test_every_public_name_exists(module: ModuleType) -> None:
 
 
 @pytest.mark.real
+def test_a_daemon_in_memory_says_that_it_is_alone(cli: Cli, tmp_path: Path) -> None:
+    log = tmp_path / "auth.log"
+    log.touch()
+    options = ("--url", "memory://alone", "--log", str(log), "--state", str(tmp_path / "state.json"))
+    done = cli.process("run", "logwatch", *options)
+    assert (done.code, "is seen by no other process" in done.err) == (0, True)
+
+
+@pytest.mark.real
 def test_options_before_the_name_apply_to_the_daemon(cli: Cli, tmp_path: Path) -> None:
     log = tmp_path / "auth.log"
     log.write_text("Dec 10 06:55:48 host sshd[1]: Failed password for root from 192.0.2.1 port 9 ssh2\n")
