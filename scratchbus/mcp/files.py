@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Final
+from uuid import uuid4
 
 from pydantic import Field
 from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
 
 from scratchbus.errors import InvalidField, shown
+from scratchbus.mcp.observation_changes import as_one_call
 from scratchbus.mcp.tool_parameters import EventId
 from scratchbus.mcp.toolbox import READS, REPLACES, ToolGroup, tool
 
@@ -76,8 +78,10 @@ class FileTools(ToolGroup):
     @tool("Delete a private file", REPLACES)
     async def delete_private_file(self, path: Path, event_id: EventId = None) -> FileListing:
         """Delete a private file and list the rest."""
-        await self._files.delete(path, event_id=event_id)
-        return await self.list_private_files()
+        call_id = event_id or uuid4().hex
+        with as_one_call(call_id):
+            await self._files.delete(path, event_id=call_id)
+            return await self.list_private_files()
 
 
 def _listed(file: ScratchFile) -> Listed:

@@ -59,7 +59,7 @@ class ObservationChanges(ToolGroup):
             guards: dict[str, Any] = {"expected_version": expected_version, "fence": fence, "event_id": event_id}
             return brief(await self._page.update(id, **guards, **changes))
         call_id = _call_id(event_id)
-        with _as_one_call(call_id):
+        with as_one_call(call_id):
             if changes:
                 await self._page.update(id, expected_version=expected_version, fence=fence, event_id=call_id, **changes)
             with _second("your changes were made, but the claim was not released" if changes else None):
@@ -78,7 +78,7 @@ class ObservationChanges(ToolGroup):
         if action is None:
             return brief(await self._page.resolve(id, reason=reason, fence=fence, event_id=event_id))
         call_id = _call_id(event_id)
-        with _as_one_call(call_id):
+        with as_one_call(call_id):
             before = (await self._workspace.look()).get(id)
             is_open = before is not None and before.status_class == "open"
             if is_open:  # otherwise it is refused, or a retry
@@ -159,8 +159,8 @@ def _call_id(event_id: str | None) -> str:
 
 
 @contextmanager
-def _as_one_call(event_id: str) -> Iterator[None]:
-    """Make an error in either of two writes name the id that makes a retry of both safe."""
+def as_one_call(event_id: str) -> Iterator[None]:
+    """Make an error in either of two steps name the id that makes a retry of both safe."""
     try:
         yield
     except LogBlocked:
