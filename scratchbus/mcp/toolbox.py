@@ -152,6 +152,8 @@ class BoundTool:
             model = arguments_model(self._function.__func__).model_validate(arguments)  # type: ignore[attr-defined]
         except ValidationError as problem:
             raise InvalidInput(_describe_problems(problem)) from None
+        for name, value in arguments.items():
+            _check_numbers(name, value, getattr(model, name))
         return await self._function(**{name: getattr(model, name) for name in type(model).model_fields})
 
     def _unknown(self, name: str) -> str:
@@ -261,6 +263,18 @@ def _check_unicode(name: str, value: Any) -> None:
         to_json(value, serialize_unknown=True)
     except ValueError:
         raise InvalidInput(f"{name}: is not valid Unicode text") from None
+
+
+def _check_numbers(field: str, given: object, taken: object) -> None:
+    """Raise InvalidInput if pydantic has taken true or false for a number."""
+    if isinstance(given, bool) and not isinstance(taken, bool):
+        raise InvalidInput(f"{field}: {given}: input should be a valid number")
+    if isinstance(given, list) and isinstance(taken, list):
+        for index, (value, item) in enumerate(zip(given, taken, strict=True)):
+            _check_numbers(f"{field}.{index}", value, item)
+    elif isinstance(given, dict) and isinstance(taken, BaseModel):
+        for name, value in given.items():
+            _check_numbers(f"{field}.{name}", value, getattr(taken, name))
 
 
 def _describe_problems(problem: ValidationError) -> str:

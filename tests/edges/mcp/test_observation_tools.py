@@ -539,6 +539,38 @@ async def test_a_duration_of_true_is_refused(connect: Connect):
         assert "True is not a valid duration" in await agent.fail("claim_observation", id=id, ttl=True)
 
 
+@pytest.mark.parametrize(
+    ("tool", "arguments", "field"),
+    [
+        ("add_observation", {"type": "observation", "content": "x", "times": True}, "times"),
+        ("add_observation", {"type": "observation", "content": "x", "confidence": False}, "confidence"),
+        ("list_observations", {"limit": True}, "limit"),
+        ("write_notepad", {"content": "new", "revision": True}, "revision"),
+        (
+            "add_observations",
+            {"observations": [{"type": "observation", "content": "x", "confidence": False}]},
+            "observations.0.confidence",
+        ),
+    ],
+)
+async def test_true_and_false_are_not_numbers(connect: Connect, tool: str, arguments: dict[str, Any], field: str):
+    async with connect(session="s1") as agent:
+        await agent.do("write_notepad", content="old")
+        assert (await agent.fail(tool, **arguments)).startswith(f"{field}: ")
+        assert (await agent.do("read_notepad"))["content"] == "old"
+        assert (await agent.do("get_active_observations"))["observations"] == []
+
+
+async def test_a_fence_of_true_is_refused(connect: Connect):
+    async with connect() as agent:
+        id = (await agent.do("add_observation", type="observation", content="x"))["id"]
+        assert (await agent.do("claim_observation", id=id))["fence"] == 1
+        assert "fence: True: input should be a valid number" in await agent.fail(
+            "update_observation", id=id, content="y", fence=True
+        )
+        assert (await agent.do("get_observation", id=id))["observation"]["content"] == "x"
+
+
 async def test_claim_next_skips_blocked_and_scheduled_observations(connect: Connect):
     soon = "2031-01-01T09:00:00Z"
     async with connect(tools=["observations"]) as agent:
