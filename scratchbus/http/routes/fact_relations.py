@@ -13,6 +13,7 @@ from scratchbus import parse_relations
 from scratchbus.http import patterns
 from scratchbus.http.documents import answer
 from scratchbus.http.memories import Based, after_write
+from scratchbus.http.publications import find_publication
 from scratchbus.http.schemas import COUNT, FLAG, STRING, document, exact, listed, record
 from scratchbus.http.server import AdminBus, MemoryBus
 from scratchbus.http.yaml_bodies import parsed, yaml_or_json
@@ -88,10 +89,11 @@ async def list_relations(bus: MemoryBus) -> Response:
 async def push_relations(request: Request, bus: AdminBus, guards: Based) -> Response:
     """Publish relations to the whole bus; with If-Match, only if nobody else has published since."""
     relations = await parsed(request, parse_relations, "relations")
+    earlier = await find_publication(bus, "relations", guards.event_id)
     event_id = guards.event_id or uuid4().hex
     has_changed = await bus.push_relations(relations, expected_version=guards.expected_version, event_id=event_id)
     with after_write(event_id):
-        names = sorted((await bus.relations()).relations)
-    version = bus.relations_version
-    body = {"has_changed": has_changed, "version": version, "relations": names}
+        await bus.relations()
+    version = bus.relations_version if earlier is None else earlier.version
+    body = {"has_changed": has_changed, "version": version, "relations": sorted(relations.relations)}
     return answer(body, version=version)

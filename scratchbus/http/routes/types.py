@@ -7,14 +7,16 @@ from typing import Any, Final
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from scratchbus import ObservationType, RegistryChanges, document_of, parse_registry
+from scratchbus import AsyncBus, ObservationType, Registry, RegistryChanges, document_of, load_registry, parse_registry
 from scratchbus.errors import RegistryError
 from scratchbus.http import patterns
 from scratchbus.http.documents import answer
 from scratchbus.http.memories import Based
+from scratchbus.http.publications import Publication, find_publication
 from scratchbus.http.schemas import COUNT, FLAG, STRING, document, exact, listed, or_null, record
 from scratchbus.http.server import AdminBus, ReadBus
 from scratchbus.http.yaml_bodies import parsed, yaml_or_json
+from scratchbus.settings import shipped
 
 router = APIRouter(tags=["types"])
 
@@ -175,11 +177,19 @@ async def push_types(request: Request, bus: AdminBus, guards: Based) -> Response
     """Publish a registry to the whole bus; with If-Match, only if nobody else has published since."""
     await bus.refresh_types()
     registry = await parsed(request, parse_registry, "types")
-    changes = registry.changes_from(bus.types)
+    earlier = await find_publication(bus, "types", guards.event_id)
+    changes = registry.changes_from(bus.types if earlier is None else _replaced_by(earlier, bus))
     has_changed = await bus.push_types(registry, expected_version=guards.expected_version, event_id=guards.event_id)
-    version = bus.types_version
+    version = bus.types_version if earlier is None else earlier.version
     document = {"has_changed": has_changed, "version": version, **_said(changes)}
     return answer(document, version=version)
+
+
+def _replaced_by(earlier: Publication, bus: AsyncBus) -> Registry:
+    """Return the registry that was in force before one was published."""
+    if earlier.replaced is None:
+        return load_registry(bus.settings.observation_types or shipped("observation_types.yaml"))
+    return parse_registry(earlier.replaced, "types", is_published=True)
 
 
 def _said(changes: RegistryChanges) -> dict[str, list[str]]:

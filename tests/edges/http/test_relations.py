@@ -63,6 +63,16 @@ def test_a_retry_publishes_once(http, bus: Bus, own):
     assert answers[0]["has_changed"] is True
 
 
+def test_a_retry_gets_the_first_answer_after_others_have_published(http, own):
+    texts = [own.replace("relations:\n", f"relations:\n  smells_{token_hex(4)}: {{}}\n", 1) for _ in range(2)]
+    headers = {**YAML, "Idempotency-Key": token_hex(8)}
+    pushed = http.put("/relations", content=texts[0].encode(), headers=headers)
+    later = http.put("/relations", content=texts[1].encode(), headers=YAML).json()
+    again = http.put("/relations", content=texts[0].encode(), headers=headers)
+    assert (again.json(), again.headers["etag"]) == (pushed.json(), pushed.headers["etag"])
+    assert http.get("/relations").json()["version"] == later["version"] == pushed.json()["version"] + 1
+
+
 def test_relations_are_accepted_as_json(http, bus: Bus):
     before = http.get("/relations").json()
     wrong = http.put("/relations", json={"relations": {"runs_on": {"values": "some"}}})

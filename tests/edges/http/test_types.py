@@ -7,6 +7,7 @@ from secrets import token_hex
 import pytest
 
 from scratchbus import Bus, document_of
+from tests.edges.http.conftest import serving
 
 YAML = {"Content-Type": "application/yaml"}
 PRICES = "types:\n  price_alert:\n    description: A price has moved 💶\n    priority: 60\n"
@@ -89,6 +90,28 @@ def test_a_published_type_is_known_everywhere(http, bus: Bus, page, own):
     late = http.put("/types", content=own.encode(), headers={**YAML, "If-Match": etag})
     assert late.status_code == 412
     assert name in [each["name"] for each in http.get("/types").json()["items"]]
+
+
+def test_a_retry_gets_the_first_answer_after_others_have_published(http, own):
+    names = [f"price_{token_hex(4)}" for _ in range(2)]
+    first, second = (own.replace("types:\n", f"types:\n  {name}:\n    priority: 61\n", 1) for name in names)
+    second = second.replace("types:\n", f"types:\n  {names[0]}:\n    priority: 61\n", 1)
+    headers = {**YAML, "Idempotency-Key": token_hex(8)}
+    pushed = http.put("/types", content=first.encode(), headers=headers)
+    assert pushed.json()["added"] == [names[0]]
+    for text in (first, second):
+        http.put("/types", content=text.encode(), headers=YAML)
+        again = http.put("/types", content=first.encode(), headers=headers)
+        assert (again.json(), again.headers["etag"]) == (pushed.json(), pushed.headers["etag"])
+    assert names[1] in [each["name"] for each in http.get("/types").json()["items"]]
+
+
+def test_a_retry_of_the_first_publication_gets_its_answer(embedded_url):
+    with serving(embedded_url, SCRATCHBUS_BUS=f"bus-{token_hex(4)}") as served, served.client() as http:
+        headers = {**YAML, "Idempotency-Key": token_hex(8)}
+        first, again = (http.put("/types", content=PRICES.encode(), headers=headers).json() for _ in range(2))
+    assert (first["version"], first["added"]) == (1, ["price_alert"])
+    assert again == first
 
 
 def test_an_invalid_registry_is_not_published(http):
