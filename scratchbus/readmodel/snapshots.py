@@ -93,31 +93,40 @@ def nearest(keys: ShardKeys, names: PageKeys, until: Position) -> Step[Snapshot 
     One that was made of events which the log does not have, from before a failover, is skipped.
     """
     for position in (yield from stored(keys, names)):
-        if position > until:
-            continue
-        row = yield from ask(keys.shard, "HGET", names.snapshots, position.stream_id)
-        if row is None or row.count(b"|") < 2:
-            continue  # deleted just now, or not written by scratchbus
-        documents, parts, event_id = text_of(row).split("|", 2)
-        if documents.isdecimal() and parts.isdecimal() and (yield from _is_of_log(keys, position, event_id)):
-            return Snapshot(position, int(documents), int(parts))
+        if position <= until and (found := (yield from read(keys, names, position))) is not None:
+            return found
+    return None
+
+
+def read(keys: ShardKeys, names: PageKeys, position: Position) -> Step[Snapshot | None]:
+    """Return the snapshot at a position, None unless it is there and of events that the log has."""
+    row = yield from ask(keys.shard, "HGET", names.snapshots, position.stream_id)
+    if row is None or row.count(b"|") < 2:
+        return None  # deleted just now, or not written by scratchbus
+    documents, parts, event_id = text_of(row).split("|", 2)
+    if documents.isdecimal() and parts.isdecimal() and (yield from _is_of_log(keys, position, event_id)):
+        return Snapshot(position, int(documents), int(parts))
     return None
 
 
 def nearest_open(keys: ShardKeys, names: PageKeys, until: Position) -> Step[tuple[Position, list[Observation]] | None]:
     """Return the position and documents of the last snapshot of the open observations up to a position, if any."""
     for position in (yield from stored(keys, names, OPEN_ENDING)):
-        if position > until:
-            continue
-        row = yield from ask(keys.shard, "HGET", names.snapshots, f"{position.stream_id}/open")
-        event_id, _, packed = (row or b"").partition(b"|")
-        if not (yield from _is_of_log(keys, position, text_of(event_id))):
-            continue
-        try:
-            return position, read_observations(decompress(packed, MAX_UNPACKED))
-        except (ValueError, RecursionError):
-            continue
+        if position <= until and (found := (yield from read_open(keys, names, position))) is not None:
+            return position, found
     return None
+
+
+def read_open(keys: ShardKeys, names: PageKeys, position: Position) -> Step[list[Observation] | None]:
+    """Return the documents of the snapshot of the open observations at a position, None unless they can be read."""
+    row = yield from ask(keys.shard, "HGET", names.snapshots, f"{position.stream_id}/open")
+    event_id, _, packed = (row or b"").partition(b"|")
+    if not (yield from _is_of_log(keys, position, text_of(event_id))):
+        return None
+    try:
+        return read_observations(decompress(packed, MAX_UNPACKED))
+    except (ValueError, RecursionError):
+        return None
 
 
 def _is_of_log(keys: ShardKeys, position: Position, event_id: str) -> Step[bool]:
@@ -216,8 +225,9 @@ def pack(rows: Sequence[bytes]) -> bytes:
 def take(keys: ShardKeys, page: str, is_wanted: Callable[[], bool]) -> Step[bool]:
     """Write a snapshot of a page as it is folded now, if one is due; return whether it was written.
 
-    Gives up if another process folds meanwhile, if a tombstone may not be folded yet, and when it is no longer wanted.
-    Skips a page with paged-out documents, which the snapshot would lack: readers of the past then fold their own.
+    Gives up if another process folds meanwhile, if a tombstone may not be folded yet, if an index lists a document that
+    is missing, and when it is no longer wanted. Skips a page with paged-out documents, which the snapshot would lack:
+    readers of the past then fold their own.
     """
     shard, key = keys.shard, checkpoint_key(keys)
     erased = yield from count_all_erased(keys)
@@ -239,7 +249,7 @@ def take(keys: ShardKeys, page: str, is_wanted: Callable[[], bool]) -> Step[bool
         at = 0
         while ids := (yield from ask(shard, "ZRANGE", index, at, at + PART - 1)):
             found, now = yield from ask_all(shard, [("HMGET", names.docs, *ids), ("GET", key)])
-            if text_of(now or b"") != str(checkpoint) or not is_wanted():
+            if text_of(now or b"") != str(checkpoint) or None in found or not is_wanted():
                 return False
             parts.append(pack(found))
             at += len(found)

@@ -507,6 +507,19 @@ def test_idle_projector_writes_snapshots_of_open_observations(bus, page, monkeyp
     assert (position.seq, sorted(contents(opened))) == (6, ["1", "2", "3", "4"])
 
 
+@pytest.mark.damages_the_log
+def test_no_snapshot_is_taken_of_a_page_whose_index_lists_a_missing_document(bus, page, monkeypatch):
+    monkeypatch.setattr(snapshots, "MIN_EVENTS", 1)
+    monkeypatch.setattr(snapshots, "EVENTS_PER_DOCUMENT", 0)
+    lost = page.add("observation", "lost")
+    page.add("observation", "kept")
+    project(bus)
+    keys = keys_of(bus, page.name)
+    send(bus, "HDEL", PageKeys(keys, page.name).docs, lost.id)
+    assert bus.converse(snapshots.take(keys, page.name, lambda: True)) is False
+    assert stored_snapshots(page) == 0
+
+
 def test_snapshot_is_abandoned_when_folding_continues(bus, page, monkeypatch):
     monkeypatch.setattr(snapshots, "MIN_EVENTS", 1)
     monkeypatch.setattr(snapshots, "EVENTS_PER_DOCUMENT", 1)

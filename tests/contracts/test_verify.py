@@ -207,8 +207,25 @@ def test_a_snapshot_that_an_erasure_deletes_is_no_finding(
     keys = keys_of(bus)
     assert bus.converse(snapshots.take(keys, "main", lambda: True))
     assert bus.converse(snapshots.take_open(keys, "main"))
-    before(monkeypatch, snapshots, "nearest", lambda *_: True, lambda: erase(page, secret))
+    before(monkeypatch, snapshots, "read", lambda *_: True, lambda: erase(page, secret))
     assert bus.verify().findings == []
+
+
+def test_the_snapshots_of_a_page_are_listed_as_often_however_many_there_are(
+    bus: Bus, page, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("MIN_EVENTS", "OPEN_MIN_EVENTS"):
+        monkeypatch.setattr(snapshots, name, 1)
+    monkeypatch.setattr(snapshots, "EVENTS_PER_DOCUMENT", 0)
+    keys, listed = keys_of(bus), list[str]()
+    for n in range(3):
+        page.add("observation", f"{n}")
+        bus.converse(catch_up(bus.core.log, keys.shard))
+        assert bus.converse(snapshots.take(keys, "main", lambda: True))
+        assert bus.converse(snapshots.take_open(keys, "main"))
+    before(monkeypatch, snapshots, "stored", lambda *_: bool(listed.append("")), lambda: None)
+    assert bus.verify().findings == []
+    assert len(listed) == 2, "the whole and the open ones"
 
 
 def erase(page, id: str) -> None:

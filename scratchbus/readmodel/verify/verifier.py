@@ -259,16 +259,11 @@ class _Shard:
         for page in self._wanted.tip.pages:
             names = PageKeys(self._keys, page, self._wanted.base.build)
             for position in (yield from snapshots.stored(self._keys, names)):
-                snapshot = yield from snapshots.nearest(self._keys, names, position)
-                if (
-                    snapshot is None
-                    or snapshot.position != position
-                    or (yield from snapshots.load(names, snapshot)) is None
-                ):
+                snapshot = yield from snapshots.read(self._keys, names, position)
+                if snapshot is None or (yield from snapshots.load(names, snapshot)) is None:
                     yield from self._report_snapshot(names, position.stream_id)
             for position in (yield from snapshots.stored(self._keys, names, snapshots.OPEN_ENDING)):
-                found = yield from snapshots.nearest_open(self._keys, names, position)
-                if found is None or found[0] != position:
+                if (yield from snapshots.read_open(self._keys, names, position)) is None:
                     yield from self._report_snapshot(names, f"{position.stream_id}/open")
 
     def _report_snapshot(self, names: PageKeys, field: str) -> Step[None]:
