@@ -39,12 +39,12 @@ class _Pages(Generic[Lock, KeeperType]):
         self._lock = threading.Lock()
         self._is_closed = False
 
-    def leave(self, page: str) -> None:
-        """Release a page; after its last view it is no longer followed."""
+    def leave(self, page: str, live: Live | None = None) -> None:
+        """Release a page, by a view its live page; after the last view it is no longer followed."""
         with self._lock:
             shared = self._shared.get(page)
-            if shared is None:
-                return  # the bus was closed
+            if shared is None or (live is not None and live is not shared.live):
+                return  # the bus was closed, or this process is a fork and the live page that of its parent
             shared.users -= 1
             if shared.users:
                 return

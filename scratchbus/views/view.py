@@ -55,7 +55,7 @@ class View(ViewReads):
         live, self._live = self._live, None
         if live is not None:
             live.wake()
-            self._pages.leave(self.page)
+            self._pages.leave(self.page, live)
 
     def __enter__(self) -> Self:
         if self._is_closed():

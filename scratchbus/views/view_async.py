@@ -53,7 +53,7 @@ class AsyncView(ViewReads):
         live, self._live = self._live, None
         if live is not None:
             live.wake()
-            self._pages.leave(self.page)
+            self._pages.leave(self.page, live)
 
     async def __aenter__(self) -> Self:
         if self._is_closed():

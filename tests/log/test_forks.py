@@ -72,3 +72,18 @@ def test_a_view_in_a_forked_child_follows_the_log(bus: Bus) -> None:
         run_in_child(see_the_next)
         view.wait_for(bus.position(), timeout="10s")
         assert len(view.active()) == 2
+
+
+def test_a_view_of_the_parent_closed_in_a_forked_child_closes_none_of_the_child(bus: Bus) -> None:
+    page = bus.page()
+
+    def close_the_inherited() -> None:
+        with bus.view("main") as own:
+            view.close()
+            own.wait_for(page.add("observation", "after"), timeout="10s")
+            assert len(own.active()) == 1
+
+    with bus.view("main") as view:
+        run_in_child(close_the_inherited)
+        view.wait_for(bus.position(), timeout="10s")
+        assert len(view.active()) == 1
