@@ -34,6 +34,8 @@ from scratchbus.readmodel.queries import get, page_names
 _AT_ONCE = 500
 """How many commands, or ids in a command, are sent in one round trip."""
 
+_TRIES = 3  # for ids that are paged in, or whose build is replaced, meanwhile
+
 
 @dataclass(slots=True)
 class Relations:
@@ -152,25 +154,48 @@ def gather(log: Log, pages: Mapping[str, str], freshness: Freshness) -> Step[dic
 def find_pages(log: Log, ids: list[str]) -> Step[dict[str, str]]:
     """Return the page of each of these ids that is, or before archiving was, on any page of the bus."""
     found: dict[str, str] = {}
-    for shard in range(log.shards):
-        keys = log.keys(shard)
-        checkpoint = yield from read_checkpoint(keys)
-        build = checkpoint.build
-        names = yield from page_names(keys)
-        for at in range(0, len(names), _AT_ONCE):
-            batch = names[at : at + _AT_ONCE]
-            rows = yield from ask_all(shard, [("HMGET", keys.heads(name), *ids) for name in batch])
-            candidates = [(id, name) for name in batch for id in ids]
-            stored = [("HEXISTS", PageKeys(keys, name, build).docs, id) for id, name in candidates]
-            heads = [head for row in rows for head in row]
-            for (id, name), *flags in zip(candidates, heads, (yield from ask_all(shard, stored)), strict=True):
-                if any(flags):
-                    found[id] = name
-            for name in batch if checkpoint.is_paged else ():
-                missing = [id for id in ids if id not in found]
-                found |= dict.fromkeys(
-                    (yield from paged_out.locate(log, PageKeys(keys, name, build), shard, missing)), name
-                )
+    shards, missing = list(range(log.shards)), ids
+    for _ in range(_TRIES):
+        checkpoints = dict[int, Checkpoint]()
+        for shard in shards:
+            checkpoints[shard] = yield from read_checkpoint(log.keys(shard))
+            found |= yield from _find_on_shard(log, checkpoints[shard], missing)
+        missing = [id for id in ids if id not in found]
+        if not missing:
+            break
+        shards = []
+        for shard, checkpoint in checkpoints.items():
+            if may_have_hidden(checkpoint, (yield from read_checkpoint(log.keys(shard)))):
+                shards.append(shard)
+    return found
+
+
+def may_have_hidden(before: Checkpoint, now: Checkpoint) -> bool:
+    """Return whether a reader of several keys may have missed an id between these checkpoints.
+
+    It was paged in meanwhile, or the keys of the previous build were deleted.
+    """
+    return now.build != before.build or (before.is_paged and now != before)
+
+
+def _find_on_shard(log: Log, checkpoint: Checkpoint, ids: list[str]) -> Step[dict[str, str]]:
+    shard, build, found = checkpoint.position.shard, checkpoint.build, dict[str, str]()
+    keys = log.keys(shard)
+    names = yield from page_names(keys)
+    for at in range(0, len(names), _AT_ONCE):
+        batch = names[at : at + _AT_ONCE]
+        rows = yield from ask_all(shard, [("HMGET", keys.heads(name), *ids) for name in batch])
+        candidates = [(id, name) for name in batch for id in ids]
+        stored = [("HEXISTS", PageKeys(keys, name, build).docs, id) for id, name in candidates]
+        heads = [head for row in rows for head in row]
+        for (id, name), *flags in zip(candidates, heads, (yield from ask_all(shard, stored)), strict=True):
+            if any(flags):
+                found[id] = name
+        for name in batch if checkpoint.is_paged else ():
+            missing = [id for id in ids if id not in found]
+            found |= dict.fromkeys(
+                (yield from paged_out.locate(log, PageKeys(keys, name, build), shard, missing)), name
+            )
     return found
 
 

@@ -15,6 +15,7 @@ from scratchbus.eventlog.index_tables import ids_like, table_names
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.raw_entries import text_of
 from scratchbus.projections.subjects import is_remembered
+from scratchbus.readmodel.relations import may_have_hidden
 from scratchbus.readmodel.type_indexes import type_indexes
 
 MIN_LENGTH = 6
@@ -23,6 +24,7 @@ MIN_LENGTH = 6
 _SHORT = re.compile(rf"[0-9A-HJKMNP-TV-Z]{{{MIN_LENGTH},{ULID_LENGTH - 1}}}")  # the alphabet of ULIDs
 _AT_ONCE = 5_000  # heads per read: about a millisecond of the engine's time
 _LISTED = 5
+_TRIES = 3
 
 
 def whole_id(log: Log, page: str, id: str) -> Step[str]:
@@ -43,7 +45,11 @@ def whole_id(log: Log, page: str, id: str) -> Step[str]:
             f"id: {shown(id)} is not an id; give all {ULID_LENGTH} characters, or at least "
             f"the last or first {MIN_LENGTH}"
         )
-    found = sorted((yield from _find(log, page, text)))
+    for _ in range(_TRIES):
+        checkpoint = yield from read_checkpoint(log.keys(log.shard(page)))
+        found = sorted((yield from _find(log, page, checkpoint.build, text)))
+        if found or not may_have_hidden(checkpoint, (yield from read_checkpoint(log.keys(log.shard(page))))):
+            break
     if not found:
         raise NotFound(f"id: no id on page {page!r} ends or begins with {text}; see `scratchbus list`, or give --page")
     if len(found) > 1:
@@ -52,14 +58,14 @@ def whole_id(log: Log, page: str, id: str) -> Step[str]:
     return found[0]
 
 
-def _find(log: Log, page: str, text: str) -> Step[set[str]]:
+def _find(log: Log, page: str, build: int, text: str) -> Step[set[str]]:
     """Return the ids that end or begin with a text.
 
     They are found by the heads of the page and, where these were dropped, by the observations on the page.
     """
     keys = log.keys(log.shard(page))
     shard = keys.shard
-    names = PageKeys(keys, page, (yield from read_checkpoint(keys)).build)
+    names = PageKeys(keys, page, build)
     found: set[str] = set()
 
     def take(ids: Iterable[str]) -> None:

@@ -24,6 +24,7 @@ from scratchbus.eventlog.unchanged import write_if_unchanged
 from scratchbus.eventlog.writes import Op, Write
 from scratchbus.projections import scratch_page
 from scratchbus.readmodel import search
+from scratchbus.readmodel.relations import find_pages
 from scratchbus.scheduling import paging_out
 from scratchbus.scheduling.expiry import run_expirer
 from scratchbus.scheduling.paging_out import page_out
@@ -211,6 +212,31 @@ def test_a_link_pages_an_observation_in_until_the_next_page_out(bus, paged):
     assert ("main", id) not in documents(bus)
     assert page.get(id) == linked
     assert bus.verify().is_sound
+
+
+@pytest.mark.parametrize("change", ["rebuilt", "paged in"])
+@pytest.mark.parametrize("find", ["its page", "by a short id"])
+def test_an_id_is_found_while_the_state_changes(bus, page, connect, find, change):
+    id = page.archive(page.add("observation", "story").id).id
+    assert page_all_out(bus) == 1
+    other, log, paged, done = connect(archive_url=bus.core.log.archive.where), bus.core.log, names_of(bus).paged, []
+
+    def around(call, send):
+        if not done and any(paged in command for command in call.commands):
+            done.append(True)
+            if change == "rebuilt":
+                other.rebuild()
+            else:
+                other.page("main").link(id, "goal-1")
+                project(other)
+        return send()
+
+    with interposed(bus, around):
+        if find == "its page":
+            assert bus.converse(find_pages(log, [id])) == {id: "main"}
+        else:
+            assert page.whole_id(id[-10:]) == id
+    assert done
 
 
 def test_a_bus_closed_after_a_link_paged_an_observation_in_returns_the_result(bus, page):
