@@ -155,6 +155,23 @@ class Archive:
                     return entry_position(entry, shard) if entry is not None else None
         return None
 
+    def pages_of(self, shard: int, origin: str, subjects: Collection[str]) -> dict[str, str]:
+        """Return the page of each of these subjects that has archived events, by subject, from the indexes."""
+        found: dict[str, str] = {}
+        missing = set(subjects)
+        with self._lock:
+            catalog = self.catalog(shard, origin)
+            catalog.refresh()
+            for first in reversed(catalog.firsts):
+                if not missing:
+                    break
+                index = self._read(catalog, catalog.manifest(first), catalog.index)
+                for page, lasts in index.subjects.items():
+                    here = missing.intersection(lasts)
+                    found |= dict.fromkeys(here, page)
+                    missing -= here
+        return found
+
     def last_until(self, shard: int, origin: str, ms: int) -> Position:
         """Return the position of the last archived event at or before a time (ms), START if there is none."""
         with self._lock:

@@ -84,6 +84,10 @@ class LogArchive(Protocol):
         """Return the position of the last archived event about a subject."""
         ...
 
+    def pages_of(self, shard: int, origin: str, subjects: Collection[str]) -> dict[str, str]:
+        """Return the page of each of these subjects that has archived events, by subject."""
+        ...
+
     def last_until(self, shard: int, origin: str, ms: int) -> Position:
         """Return the position of the last archived event up to a millisecond; the start if there is none."""
         ...

@@ -202,14 +202,14 @@ def _find_on_shard(log: Log, checkpoint: Checkpoint, ids: list[str]) -> Step[dic
 def find_archived_pages(log: Log, ids: list[str]) -> Step[dict[str, str]]:
     """Return the page of each of these ids that only the archive has. Raises PositionLost if it cannot be read."""
     found: dict[str, str] = {}
-    for shard in range(log.shards) if ids else ():
-        floor = yield from read_floor(log, shard)
-        if not floor.position.seq:
+    for shard in range(log.shards):
+        missing = [id for id in ids if id not in found]
+        floor = (yield from read_floor(log, shard)) if missing else None
+        if floor is None or not floor.position.seq:
             continue
-        for page in (yield from page_names(log.keys(shard))):
-            for id in ids:
-                if (yield from from_archive(log, shard, id, partial(_last_of, shard, floor.origin, page, id))):
-                    found[id] = page
+        found |= yield from from_archive(
+            log, shard, ", ".join(missing), partial(_pages_of, shard, floor.origin, missing)
+        )
     return found
 
 
@@ -221,5 +221,5 @@ def may_be_archived(log: Log, id: str) -> Step[bool]:
         return True
 
 
-def _last_of(shard: int, origin: str, page: str, id: str, archive: LogArchive) -> Position | None:
-    return archive.last_of(shard, origin, page, id)
+def _pages_of(shard: int, origin: str, ids: list[str], archive: LogArchive) -> dict[str, str]:
+    return archive.pages_of(shard, origin, ids)

@@ -19,6 +19,7 @@ from scratchbus.errors import (
     ArchiveDamaged,
     ArchiveForeign,
     ArchiveUnavailable,
+    InvalidField,
     LogRewound,
     NotChangeable,
     NotFound,
@@ -304,6 +305,19 @@ def test_traces_reach_into_the_archive(bus):
     archive(bus)
     assert page.trace("goal-1") == trace
     assert page.consequences(ground.id) == consequences
+
+
+def test_unknown_evidence_is_sought_in_the_archive_once_however_many_pages_there_are(bus, monkeypatch):
+    for page in "abcdefgh":
+        fill(bus, 6, page)
+    archive(bus)
+    listed, listing = [], DirectoryStore.list
+    monkeypatch.setattr(
+        DirectoryStore, "list", lambda store, prefix="": [listed.append(prefix), listing(store, prefix)][1]
+    )
+    with pytest.raises(InvalidField, match="is not on any page"):
+        bus.page("a").add("observation", "rests", evidence=["01J0000000000000000000000A"])
+    assert len(listed) <= bus.core.log.shards
 
 
 def test_past_traces_reach_cleared_evidence_of_another_page(bus, connect):

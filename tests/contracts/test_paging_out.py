@@ -219,7 +219,8 @@ def test_a_link_pages_an_observation_in_until_the_next_page_out(bus, paged):
 def test_an_id_is_found_while_the_state_changes(bus, page, connect, find, change):
     id = page.archive(page.add("observation", "story").id).id
     assert page_all_out(bus) == 1
-    other, log, paged, done = connect(archive_url=bus.core.log.archive.where), bus.core.log, names_of(bus).paged, []
+    other, paged = connect(archive_url=bus.core.log.archive.where), names_of(bus).paged
+    log, done = bus.core.log, list[bool]()
 
     def around(call, send):
         if not done and any(paged in command for command in call.commands):
