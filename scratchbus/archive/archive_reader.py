@@ -44,7 +44,7 @@ class Archive:
         if shard not in self._catalogs:
             self._catalogs[shard] = SegmentCatalog(self.store, self._bus, shard, self._blocks, self._indexes)
         catalog = self._catalogs[shard]
-        if (last := catalog.last()) is not None and last.chain.origin != origin:
+        if (last := catalog.last_readable()) is not None and last.chain.origin != origin:
             del self._catalogs[shard]
             raise ArchiveForeign(
                 f"{catalog.where} is the archive of another log of bus {self._bus!r}, which was flushed or replaced;"

@@ -116,11 +116,11 @@ class SegmentCatalog:
         return f"{self.store.where}/{self.folder.rstrip('/')}"
 
     def refresh(self) -> list[str]:
-        """List the manifests again; return the names of all files."""
+        """List the manifests again; return the names of all files, including those that a killed write left."""
         names = [name.removeprefix(self.folder) for name in self.store.list(self.folder)]
         self.firsts = [int(name[:16]) for name in names if is_manifest(name)]
         self._manifests.clear()
-        return [name for name in names if number_of(name) is not None]
+        return [name for name in names if number_of(name) is not None or name.startswith(f".{END}.")]
 
     def add(self, stored: Segment) -> None:
         """Add a segment that was just stored, after the others."""
@@ -182,6 +182,21 @@ class SegmentCatalog:
     def last(self) -> Manifest | None:
         """Return the manifest of the last segment, None if there is none. Raises ArchiveDamaged or ArchiveForeign."""
         return self.manifest(self.firsts[-1]) if self.firsts else None
+
+    def last_readable(self) -> Manifest | None:
+        """Return the last manifest that can be read, None if there are none.
+
+        Raises ArchiveForeign, or ArchiveDamaged if none can be read.
+        """
+        failure: ArchiveDamaged | None = None
+        for first in reversed(self.firsts):
+            try:
+                return self.manifest(first)
+            except ArchiveDamaged as problem:
+                failure = failure or problem
+        if failure is not None:
+            raise failure
+        return None
 
     def manifest_with(self, seq: int) -> Manifest:
         """Return the manifest of the segment that has this event. Raises ArchiveDamaged if none has it."""

@@ -312,9 +312,12 @@ def test_unknown_evidence_is_sought_in_the_archive_once_however_many_pages_there
         fill(bus, 6, page)
     archive(bus)
     listed, listing = [], DirectoryStore.list
-    monkeypatch.setattr(
-        DirectoryStore, "list", lambda store, prefix="": [listed.append(prefix), listing(store, prefix)][1]
-    )
+
+    def counted(store, prefix=""):
+        listed.append(prefix)
+        return listing(store, prefix)
+
+    monkeypatch.setattr(DirectoryStore, "list", counted)
     with pytest.raises(InvalidField, match="is not on any page"):
         bus.page("a").add("observation", "rests", evidence=["01J0000000000000000000000A"])
     assert len(listed) <= bus.core.log.shards
@@ -723,6 +726,7 @@ def test_leftover_files_of_failed_archivers_are_deleted(bus, directory):
     left = next(directory.rglob("*.jsonl.zst"))
     left.with_name(f"{1:016d}-{9:016d}.beef0000.jsonl.zst").write_bytes(b"half")
     left.with_name(f".{1:016d}.manifest.json.beef.tmp").write_bytes(b"half")
+    left.with_name(".end.json.beef.tmp").write_bytes(b"half")
     left.with_name("notes.txt").write_text("someone's own")
     archive(bus)
     assert [name for name in names(directory) if "beef" in name] == []
@@ -778,6 +782,21 @@ def test_a_missing_or_truncated_segment_is_reported(connect, bus, directory, kin
     with pytest.raises(ArchiveDamaged, match=r"; restore it from a copy of the archive|, or restore the segment"):
         list(other.events())
     assert [event.content for event in other.events(floor_of(bus))] == [str(n) for n in range(25, 30)]
+
+
+@pytest.mark.damages_the_log
+def test_events_before_a_damaged_last_manifest_are_read(connect, bus, directory):
+    fill(bus)
+    archive(bus)
+    last = sorted(directory.rglob("*.manifest.json"))[-1]
+    last.write_bytes(last.read_bytes()[:-10])
+    other = connect(archive_url=directory, retain="1ms", retain_events=5)
+    events = iter(other.events())
+    assert [next(events).content for _ in range(20)] == [str(n) for n in range(20)]
+    with pytest.raises(ArchiveDamaged, match=r"restore it from a copy of the archive"):
+        list(events)
+    with pytest.raises(ArchiveDamaged, match=r"restore it from a copy of the archive"):
+        archive(other)
 
 
 @pytest.mark.damages_the_log
