@@ -66,7 +66,7 @@ class LogCheck:
     """The check of one log's files.
 
     The archive must have the log's `origin`, every event up to the number `until`, and no content of the events whose
-    numbers are in `erased`. With `only_chain`, no segment is read.
+    numbers are in `erased`. With `only_chain`, no segment is read. `leftovers` are the files that no manifest names.
     """
 
     def __init__(
@@ -86,6 +86,7 @@ class LogCheck:
         self._before: Manifest | None = None
         self._is_known = True  # whether the manifest before the next one could be read
         self._named: set[str] = {END}
+        self.leftovers: set[str] = set()
 
     def run(self) -> Iterator[None]:
         """Check each segment, then the end of the archive, then report files that no manifest names."""
@@ -274,6 +275,8 @@ class LogCheck:
                 self._named |= Manifest.parse(content).names if content else set()
         for name in unnamed:
             if name not in self._named and self._store.get(self._folder + name) is not None:
+                self.leftovers.add(self._folder + name)
                 self._add_problem(
-                    name, "no manifest names it: an archiver was interrupted, or it was put there by hand"
+                    name,
+                    "no manifest names it: an archiver is at work or was interrupted, or it was put there by hand",
                 )

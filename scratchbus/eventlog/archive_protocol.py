@@ -18,10 +18,11 @@ class EntryChunk(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """A fault in a file of an archive, or between two files."""
+    """A fault in a file of an archive, or between two files; a leftover is a file that no manifest names."""
 
     where: str
     what: str
+    is_leftover: bool = False
 
 
 class Checked(NamedTuple):

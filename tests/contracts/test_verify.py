@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from scratchbus import Bus, NewObservation, because
+from scratchbus.archive import stores
 from scratchbus.archive.archiver import archive_bus
 from scratchbus.domain.registry_yaml import parse_registry
 from scratchbus.engine.steps import Step
@@ -299,6 +300,34 @@ def test_a_bus_is_sound_while_and_after_its_log_is_archived(
     send(bus, "SET", positions, value[:-1] + bytes([value[-1] ^ 1]))
     assert "position" in {finding.kind for finding in bus.verify().findings}
     send(bus, "SET", positions, value)
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "jsonl.zst", "index.json.zst"])
+def test_files_of_an_archiver_at_work_are_no_findings(
+    connect: Callable[..., Bus], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    bus = connect(archive_url=str(tmp_path / "archive"), retain="1ms", retain_events=3, archive_segment=7)
+    for number in range(20):
+        bus.page().add("observation", f"{number}")
+    project(bus)
+    sync, found = stores._sync, list[Finding]()
+
+    def verify_before(folder: Path) -> None:
+        if any(file.name.endswith((name, ".tmp")) and name in file.name for file in folder.glob("*")):
+            found.extend(connect(archive_url=str(tmp_path / "archive")).verify().findings)
+        sync(folder)
+
+    monkeypatch.setattr(stores, "_sync", verify_before)
+    archive(bus)
+    assert found == []
+    assert bus.verify().findings == []
+
+
+@pytest.mark.damages_the_log
+def test_files_of_an_interrupted_archiver_are_found(archived: Bus, tmp_path: Path) -> None:
+    file = next((tmp_path / "archive").rglob("*.jsonl.zst"))
+    file.with_name(f".{1:016d}.manifest.json.beef.tmp").write_bytes(b"half")
+    assert ["no manifest names it" in finding.what for finding in archived.verify().findings] == [True]
 
 
 def test_event_ids_of_events_that_are_trimmed_meanwhile_are_no_findings(
