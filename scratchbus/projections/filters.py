@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from itertools import islice, takewhile
@@ -137,8 +137,19 @@ def keywords_of(filters: Mapping[str, Any], arguments: Mapping[str, Any]) -> dic
 
 def matching(page: LivePage, criteria: Filter, limit: int | None, below_seq: int | None) -> list[Observation]:
     """Return the matching observations of a page in memory, newest first; with `below_seq`, those added before it."""
+    return [*map(page.as_observation, _stored_matches(page, criteria, limit, below_seq))]
+
+
+def count_matching(page: LivePage, criteria: Filter, limit: int | None, below_seq: int | None) -> int:
+    """Return how many observations `matching` returns, without making models of them."""
+    return sum(1 for _ in _stored_matches(page, criteria, limit, below_seq))
+
+
+def _stored_matches(
+    page: LivePage, criteria: Filter, limit: int | None, below_seq: int | None
+) -> Iterator[AnyObservation]:
     found = page.walk(criteria.indexes(), below_seq)
     if criteria.since is not None:
         start = millis(criteria.since)
         found = takewhile(lambda observation: observation.added_ms >= start, found)
-    return [*map(page.as_observation, islice(filter(criteria.matches, found), limit))]
+    return islice(filter(criteria.matches, found), limit)

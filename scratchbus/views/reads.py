@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any, Unpack
+from typing import Any, TypeVar, Unpack
 
 from scratchbus.commands.observations import no_status, statuses_of
 from scratchbus.commands.read import check_on_page, check_on_shard
@@ -16,10 +16,12 @@ from scratchbus.domain.position import BusPosition, Position
 from scratchbus.domain.values import Duration, check_id, check_page, duration_seconds
 from scratchbus.errors import Behind, BusClosed, InvalidPosition, NotFound, ScratchbusError, ViewClosed, shown
 from scratchbus.eventlog.reader import STOPPABLE_BLOCK_MS, Stop
-from scratchbus.projections.filters import Filter, FilterKeywords, filter_of, list_arguments, matching
+from scratchbus.projections.filters import Filter, FilterKeywords, count_matching, filter_of, list_arguments, matching
 from scratchbus.projections.page_in_memory import LivePage
 from scratchbus.readmodel.scope import Core
 from scratchbus.views.live_page import Change, Live, Watcher
+
+T = TypeVar("T")
 
 Observations = list[Observation]  # inside a class with a method `list`, that name is taken
 Reached = Position | BusPosition | Observation | str
@@ -62,7 +64,7 @@ class ViewReads:
         has them. A mapping `filters` stands for keywords of the same names. Raises UnknownField, UnknownType or
         InvalidField for a value that no observation can have, and NotFound if `after` is not on the page.
         """
-        return self._matching(*list_arguments(filters, narrow, limit, after))
+        return self._read(matching, *list_arguments(filters, narrow, limit, after))
 
     def count(
         self,
@@ -76,7 +78,7 @@ class ViewReads:
 
         With `after`, the last item of a list that reached its limit, this counts the remaining matches.
         """
-        return len(self._matching(filter_of(filters, narrow), limit, after))
+        return self._read(count_matching, filter_of(filters, narrow), limit, after)
 
     def active(self, limit: int | None = None) -> Observations:
         """Return the active observations by priority, then newest first."""
@@ -108,13 +110,19 @@ class ViewReads:
             raise ViewClosed(self.page)
         return self._live
 
-    def _matching(self, wanted: Filter, limit: int | None, after: Observation | Position | str | None) -> Observations:
+    def _read(
+        self,
+        read: Callable[[LivePage, Filter, int | None, int | None], T],
+        wanted: Filter,
+        limit: int | None,
+        after: Observation | Position | str | None,
+    ) -> T:
         check_limit(limit)
         live = self._open()
         with live.lock:
             page = live.now()
             self._check_known(page, wanted)
-            return matching(page, wanted, limit, self._below(page, after))
+            return read(page, wanted, limit, self._below(page, after))
 
     def _check_known(self, page: LivePage, wanted: Filter) -> None:
         """Raise UnknownType or InvalidField for a value that no observation can have."""

@@ -28,6 +28,7 @@ from scratchbus.eventlog import reader, tail_readers
 from scratchbus.eventlog import tail as feed
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.stored_documents import encode_document
+from scratchbus.projections.page_in_memory import LivePage
 from scratchbus.scheduling.expiry import sweep
 from scratchbus.views import live_page, page_loader, reads
 from tests.engines import ONE
@@ -306,6 +307,16 @@ def test_changes_end_when_the_view_closes_or_at_a_stop(bus):
     for thread in threads:
         thread.join(30)
     assert ended == [[], []]
+
+
+def test_counting_makes_no_models(bus, page, monkeypatch):
+    page.add_many([NewObservation(type="observation", content=f"{n}") for n in range(20)])
+    project(bus)
+    with bus.view() as view:
+        monkeypatch.setattr(LivePage, "as_observation", None)
+        assert view.count() == 20
+        assert view.count(type="observation", limit=5) == 5
+        assert view.count(type="risk_alert") == 0
 
 
 # -- sharing and closing ---------------------------------------------------------------------------------------------
