@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -873,3 +874,17 @@ def test_erase_of_a_turn_removes_its_forked_copies_from_the_archive(archived: Bu
     assert keys_with(archived, SECRET) == []
     assert files_with(tmp_path / "archive", SECRET) == []
     assert archived.verify().findings == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_history_index_keeps_the_events_between_erased_ones(bus: Bus, page: Page, seed: int) -> None:
+    random, page = Random(seed), bus.page("main")
+    ids = [page.add("observation", f"{n}").id for n in range(3)]
+    for _ in range(60):
+        page.update(random.choices(ids, (1, 4, 20))[0], content=f"{random.random()}")
+    project(bus)
+    for id in random.sample(ids, 2):
+        page.erase(id, reason="private")
+        assert bus.verify().findings == []
+    (kept,) = page.list(limit=None)
+    assert len(list(bus.events(pages=["main"]))) == len(page.history(kept.id)) + 2

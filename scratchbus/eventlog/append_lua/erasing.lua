@@ -51,7 +51,8 @@ for k = 5 + #gone, relations - 1 do call('SADD', erased_ids, given[k]) end
 for k = relations, #given, 2 do call('ZREM', STATE .. given[k], given[k + 1]) end
 call('DEL', PREFIX .. @BUILD_KEY(build, snapshots)@ .. PAGE)
 
--- The page's positions, in order. Erased ones are found by binary search; the ones between them are kept.
+-- The page's positions, in order. Erased ones are found from the one before, in steps that double and then by binary
+-- search: those of a subject are often close together. The ones between them are kept.
 
 local WIDTH, POSITIONS = @POSITION_BYTES@, PREFIX .. @BUILD_KEY(build, positions)@ .. PAGE
 local kept, from = {}, 0
@@ -63,14 +64,19 @@ local function seq_at(index)
   return seq
 end
 
-for _, stream_id in ipairs(gone) do
-  local low, high = from, math.floor(#rows / WIDTH)
+local count = math.floor(#rows / WIDTH)
+for k = 1, 2 * #gone, 2 do
+  local wanted, low, high, step = tonumber(scores[k]), from, from, 1
+  while high < count and seq_at(high) < wanted do
+    low, high, step = high + 1, high + step, step * 2
+  end
+  high = math.min(high, count)
   while low < high do
     local middle = math.floor((low + high) / 2)
-    if seq_at(middle) < seq_of(stream_id) then low = middle + 1 else high = middle end
+    if seq_at(middle) < wanted then low = middle + 1 else high = middle end
   end
-  if low * WIDTH < #rows and seq_at(low) == seq_of(stream_id) then
-    kept[#kept + 1] = sub(rows, from * WIDTH + 1, low * WIDTH)
+  if low < count and seq_at(low) == wanted then
+    if low > from then kept[#kept + 1] = sub(rows, from * WIDTH + 1, low * WIDTH) end
     from = low + 1
   end
 end
