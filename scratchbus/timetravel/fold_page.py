@@ -26,6 +26,7 @@ from scratchbus.eventlog.raw_entries import (
     entry_id,
     entry_numbers,
     entry_position,
+    text_of,
     texts_of,
 )
 from scratchbus.eventlog.reader import read
@@ -45,6 +46,7 @@ Documents = dict[str, Observation]
 
 _SUBJECT, _KIND = LAYOUT.index(b"subject"), LAYOUT.index(b"kind")
 _PAGE = 2 * LAYOUT.index(b"page") + 1  # where an entry has its page
+_SUBJECT_AT = 2 * _SUBJECT + 1  # and its subject
 _page_and_name, _values = itemgetter(_PAGE - 1, _PAGE), itemgetter(1)
 _DENSE = 3  # a page that has one of so many events is read with the others: the engine is quicker at it
 
@@ -104,21 +106,33 @@ def fold_page(
 
 
 class OpenSnapshotCollector:
-    """Snapshots of the open observations, written during a long fold so that the next one is short."""
+    """Snapshots of the open observations, written during a long fold so that the next one is short.
+
+    It follows which ones are open, since looking at all documents for each snapshot takes time in the square of them.
+    """
 
     def __init__(self) -> None:
         self.snapshots: list[OpenSnapshot] = []
         self._count = 0
+        self._open: dict[str, None] | None = None
 
-    def collect(self, entries: list[RawEntry], count: int, shard: int, documents: Documents) -> None:
-        """Write a snapshot after these entries, if it is due; `count` events have been folded."""
-        if count - self._count < snapshots.OPEN_MIN_EVENTS:
-            return
-        rows = [each for each in documents.values() if each.status_class == "open"]
-        if snapshots.is_open_due(count - self._count, len(rows)):
-            last_entry, self._count = entries[-1], count
-            encoded = [encode_document(each) for each in rows]
-            self.snapshots.append(OpenSnapshot(entry_position(last_entry, shard), entry_id(last_entry), encoded))
+    def collect(self, last: RawEntry, on_page: list[RawEntry], count: int, shard: int, documents: Documents) -> None:
+        """Write a snapshot after an entry, if it is due.
+
+        The page has had `count` events, of which the last are `on_page`.
+        """
+        changed = documents if self._open is None else dict.fromkeys(map(_subject_of, on_page))
+        self._open = self._open or {}
+        for id in changed:
+            document = documents.get(id)
+            if document is not None and document.status_class == "open":
+                self._open[id] = None
+            else:
+                self._open.pop(id, None)
+        if snapshots.is_open_due(count - self._count, len(self._open)):
+            self._count = count
+            rows = [encode_document(documents[id]) for id in self._open]
+            self.snapshots.append(OpenSnapshot(entry_position(last, shard), entry_id(last), rows))
 
 
 def fold_events(
@@ -145,7 +159,7 @@ def fold_events(
             with_gc_paused(partial(_apply_all, documents, page_entries[at : at + AT_ONCE], end.shard, reopened))
         count += len(page_entries)
         if collector is not None and page_entries:
-            collector.collect(entries, count, end.shard, documents)
+            collector.collect(entries[-1], page_entries, count, end.shard, documents)
         if progress is not None:
             progress(min(cursor.position.seq, end.seq) - start.seq, end.seq - start.seq)
     return count
@@ -201,6 +215,13 @@ def _entries_on_page(entries: list[RawEntry], page: bytes) -> list[RawEntry]:
     if found.count((b"page", page)) == len(entries):
         return entries
     return [entry for entry in entries if _is_on_page(entry, page)]
+
+
+def _subject_of(entry: RawEntry) -> str:
+    flat = entry[1]
+    if len(flat) > _SUBJECT_AT and flat[_SUBJECT_AT - 1] == b"subject":
+        return text_of(flat[_SUBJECT_AT])
+    return text_of(entry_fields(entry).get(b"subject", b""))
 
 
 def _is_on_page(entry: RawEntry, page: bytes) -> bool:

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -18,9 +19,11 @@ from scratchbus.errors import (
     PositionLost,
     UnknownType,
 )
+from scratchbus.eventlog.cursor import cursors
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.readmodel import snapshots
 from scratchbus.readmodel.projector import run_projector
+from scratchbus.timetravel.fold_page import OpenSnapshotCollector, fold_events
 from tests.engines import ONE
 from tests.faults.interposing import interposed
 from tests.inspection import archive, keys_of, project, raw_append, send
@@ -359,6 +362,33 @@ def test_long_fold_stores_snapshots_of_open_observations(connect, fetched, monke
         assert len(past.active()) == 50
         assert sum(fetched) < 1_500, "from the snapshot before it, not from the beginning"
     assert_reads_as(past, wanted)
+
+
+def test_long_fold_looks_at_all_documents_once(bus, page, monkeypatch):
+    monkeypatch.setattr(snapshots, "OPEN_MIN_EVENTS", 1)
+    monkeypatch.setattr("scratchbus.eventlog.reader.CHUNK", 10)
+    for n in range(60):
+        one = page.add("observation", f"{n}")
+        if n % 2:
+            page.resolve(one.id)
+    scans = []
+
+    class Documents(dict[str, Any]):
+        def __iter__(self) -> Iterator[str]:
+            scans.append(len(self))
+            return super().__iter__()
+
+        def values(self):
+            scans.append(len(self))
+            return super().values()
+
+    documents, collector = Documents(), OpenSnapshotCollector()
+    (cursor,) = bus.converse(cursors(bus.core.log, None, ["main"]))
+    bus.converse(
+        fold_events(bus.core.log, "main", cursor, page.as_of(bus.position()).position, documents, None, collector)
+    )
+    assert len(documents) == 60
+    assert len(scans) <= 1
 
 
 def test_observation_reopened_after_a_snapshot_is_open(bus, page):
