@@ -17,6 +17,7 @@ from scratchbus.archive.manifest import Manifest, folder_of, table_file
 from scratchbus.archive.segment import Index
 from scratchbus.archive.stores import Store
 from scratchbus.domain.position import START, Position
+from scratchbus.engine.after_fork import reset_in_forks
 from scratchbus.errors import ArchiveDamaged, ArchiveForeign
 from scratchbus.eventlog.archive_protocol import Checked, EntryChunk, Fault
 from scratchbus.eventlog.raw_entries import RawEntry, entry_fields, entry_id, entry_position, text_of
@@ -34,6 +35,11 @@ class Archive:
         self.store = store
         self.where = store.where
         self._bus = bus
+        self.reset_after_fork()
+        reset_in_forks(self)
+
+    def reset_after_fork(self) -> None:
+        """See `Threaded`: another thread of the parent may have been reading."""
         self._lock = threading.Lock()
         self._catalogs: dict[int, SegmentCatalog] = {}
         self._blocks: LRUCache[list[bytes]] = LRUCache(KEPT_BYTES)

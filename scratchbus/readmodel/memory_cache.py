@@ -18,6 +18,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from scratchbus.domain.document import Document
 from scratchbus.domain.event import Event
 from scratchbus.domain.position import Position
+from scratchbus.engine.after_fork import reset_in_forks
 from scratchbus.engine.steps import Fetch, Step, ask_all, scan
 from scratchbus.errors import EngineForbidden, EngineReadOnly, IndexFailed, LogGap, LogRewound, PositionLost
 from scratchbus.eventlog.bus_log import Log
@@ -135,8 +136,13 @@ class MemoryCache(Generic[M]):
     def __init__(self, kind: MemoryKind[M], most_bytes: int = MAX_BYTES) -> None:
         self._kind = kind
         self._most_bytes = most_bytes
-        self._lock = threading.Lock()
+        self.reset_after_fork()
+        reset_in_forks(self)
         self._cached: OrderedDict[tuple[int, str], CachedMemory[M]] = OrderedDict()
+
+    def reset_after_fork(self) -> None:
+        """See `Threaded`; the memories of the parent stay unused, under keys of their own."""
+        self._lock = threading.Lock()
 
     def fresh(self, log: Log, page: str) -> Step[CachedMemory[M]]:
         """Return the memory of a page with all acknowledged writes. Raises the errors of reading the log."""

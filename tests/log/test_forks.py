@@ -7,12 +7,15 @@ import signal
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from scratchbus import Bus
+from scratchbus.archive.archive_reader import Archive
 from scratchbus.errors import ViewClosed
 from tests.faults.servers import Server, embedded_binary
+from tests.inspection import archive
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # newer Pythons warn of threads
 
@@ -87,3 +90,22 @@ def test_a_view_of_the_parent_closed_in_a_forked_child_closes_none_of_the_child(
         run_in_child(close_the_inherited)
         view.wait_for(bus.position(), timeout="10s")
         assert len(view.active()) == 1
+
+
+def test_a_forked_child_reads_the_archive_and_memories_while_the_parent_does(bus: Bus, tmp_path: Path) -> None:
+    with Bus.connect(
+        bus.settings.url, source="t", archive_url=str(tmp_path), retain="1ms", retain_events=1
+    ) as archived:
+        added = [archived.page().add("observation", f"{number}") for number in range(5)]
+        notes = archived.page("session:s")
+        archive(archived)
+        cache, past = archived.core.notebooks, archived.core.log.archive
+        assert isinstance(past, Archive)
+
+        def read() -> None:
+            assert [event.kind for event in archived.page().history(added[0].id)] == ["added"]
+            assert archived.converse(cache.fresh(archived.core.log, notes.name)).memory.size >= 0
+
+        with past._lock, cache._lock:
+            run_in_child(read)
+        read()
