@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from pydantic import Field
 
-from scratchbus.domain.checks import bytes_of, check_length, check_object, check_text
+from scratchbus.domain.checks import bytes_of, check_length, check_object, check_size, check_text
 from scratchbus.domain.document import Remembered
 from scratchbus.domain.values import check_whole, time_of_position
 from scratchbus.errors import InvalidField, TooLarge, shown
@@ -23,6 +23,9 @@ MAX_LABELS: Final = 32
 
 MAX_NAME: Final = 1_000
 """The most characters in a label or key."""
+
+MAX_TEXT: Final = 1024 * 1024
+"""The most bytes in the searchable text of an item, which may have each text of its value several times."""
 
 Namespace = tuple[str, ...]
 
@@ -57,7 +60,10 @@ class StoreItem(Remembered):
 
 
 class ItemChange(NamedTuple):
-    """A value to put, or None to delete the item; `text` and `ttl` (milliseconds) are as in `ItemPut`."""
+    """A value to put, or None to delete the item; `text` and `ttl` (milliseconds) are as in `ItemPut`.
+
+    A `text` has at most 1 MiB.
+    """
 
     namespace: Sequence[str]
     key: str
@@ -71,7 +77,7 @@ class ItemChange(NamedTuple):
         if self.value is None:
             return ItemChange(namespace, key, None)
         if self.text is not None:
-            check_text("text", self.text)
+            check_size("text", check_text("text", self.text), MAX_TEXT)
         ttl = None if self.ttl is None else check_whole("ttl", self.ttl)
         return ItemChange(namespace, key, check_object("value", self.value), self.text, ttl)
 

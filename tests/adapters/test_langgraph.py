@@ -293,6 +293,16 @@ def test_a_value_that_is_not_json_is_refused_with_its_batch(store: ScratchbusSto
     assert store.search(()) == []
 
 
+def test_the_searchable_text_has_a_limit(bus: Bus, store: ScratchbusStore):
+    longest = ItemChange(("s",), "k", {"n": 1}, text="ä" * (512 * 1024))
+    with pytest.raises(TooLarge, match="text: 1048577 bytes is over the limit of 1048576"):
+        bus.items("default").write([longest, longest._replace(key="other", text=f"{longest.text}x")])
+    assert store.search(()) == []
+    bus.items("default").write([longest])
+    store.put(("s",), "k", {"x": "ä" * 32_000}, index=["$", "x", "$"])  # the text is much larger than the value
+    assert len(store.search(())) == 1
+
+
 @pytest.mark.parametrize("namespace", [("x",) * 33, ("y" * 1_001,)])
 def test_a_namespace_has_limits(store: ScratchbusStore, namespace: tuple[str, ...]):
     with pytest.raises(TooLarge):
