@@ -52,12 +52,14 @@ def read_rules(directory: str | Path) -> list[Rule]:
     seen: set[str] = set()
     remaining = MAX_TOTAL
     for path in _paths(root):
+        if len(rules) == MAX_FILES:
+            break
         rule = _read(root, path, remaining)
         if rule is not None and (rule.sha256 not in seen or not rule.sha256):
             seen.add(rule.sha256)
             remaining -= len(rule.text.encode())
             rules.append(rule)
-    return rules[:MAX_FILES]
+    return rules
 
 
 def _paths(root: Path) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from hashlib import sha256
 from pathlib import Path
 
@@ -52,6 +53,21 @@ def test_rules_have_limits(tmp_path: Path):
     assert first.problem == "cut after 32,768 bytes"
     assert len(others) == MAX_FILES - 1
     assert sum(len(rule.text.encode()) for rule in (first, *others)) <= MAX_TOTAL
+
+
+def test_rules_beyond_the_limit_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    for number in range(2 * MAX_FILES):
+        put(tmp_path, f".claude/rules/{number:03}.md", f"{number}")
+    opened = list[Path]()
+    os_open = os.open
+
+    def counted(path: Path, flags: int) -> int:
+        opened.append(path)
+        return os_open(path, flags)
+
+    monkeypatch.setattr(os, "open", counted)
+    assert len(read_rules(tmp_path)) == MAX_FILES
+    assert len(opened) <= MAX_FILES + 2
 
 
 @pytest.mark.parametrize(
