@@ -73,7 +73,9 @@ def sync(core: Core, page: str, file: Path | str) -> Step[Synced]:
         try:
             for change in merged.changes:
                 yield from _write(core, page, change, stored.get(change.subject))
-                (synced.forgotten if change.text is None else synced.remembered).append(change.key)
+                keys = synced.forgotten if change.text is None else synced.remembered
+                if change.key not in keys:  # of earlier tries
+                    keys.append(change.key)
         except RevisionConflict:
             continue  # someone was faster: try again
         stored = {each.id: each for each in (yield from preferences.read_all(core, page))}

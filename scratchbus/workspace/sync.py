@@ -130,7 +130,7 @@ class WorkspaceSync:
         with self._state.locked():
             synced = self._state.read()
             wrote = [*self._sync_todo(synced), *self._sync_notes(synced)]
-        return WorkspaceSynced(tuple(wrote))
+        return WorkspaceSynced(tuple(dict.fromkeys(wrote)))
 
     def _sync_todo(self, synced: MergeBase) -> list[str]:
         wrote: list[str] = []

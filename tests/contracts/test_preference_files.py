@@ -258,6 +258,25 @@ def test_a_conflict_is_reported_once_however_often_the_sync_tries(preferences, f
     assert len(tries) == 3
 
 
+def test_a_key_is_reported_once_however_often_the_sync_tries(preferences, file, connect, monkeypatch):
+    for key in ("quotes", "tabs"):
+        preferences.remember(key, "old")
+    preferences.sync(file)
+    edit(file, "old", "new")
+    write, written, other = preference_sync._write, [], connect("another").preferences("ada/shop")
+
+    def interrupted(core, page, change, stored):
+        written.append(change.key)
+        if written == ["quotes", "tabs"]:
+            for key in written:
+                other.edit(key, "other")
+        return (yield from write(core, page, change, stored))
+
+    monkeypatch.setattr(preference_sync, "_write", interrupted)
+    assert preferences.sync(file).remembered == ["quotes", "tabs"]
+    assert written == ["quotes", "tabs", "quotes", "tabs"]
+
+
 def test_a_relative_path_in_a_deleted_directory_is_refused(preferences, tmp_path, monkeypatch):
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")

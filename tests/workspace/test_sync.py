@@ -323,6 +323,26 @@ def test_a_write_during_a_replacement_is_restored(project: Path, monkeypatch: py
     assert [path.name for path in project.iterdir()] == ["TODO.md"]
 
 
+def test_a_target_is_reported_once_however_often_the_sync_tries(
+    bus: Bus, project: Path, sync: WorkspaceSync, monkeypatch: pytest.MonkeyPatch
+):
+    bus.todo("s1").write([{"id": "a", "content": "zero"}])
+    sync.run()
+    bus.todo("s1").write([{"id": "b", "content": "three"}], merge=True)
+    (project / "TODO.md").write_text("- [ ] zero\n- [ ] one\n")
+    replace, appended = SharedFile.replace, ["- [ ] two\n"]
+
+    def append_and_replace(self: SharedFile, *arguments: Any) -> Any:
+        if appended:
+            with (project / "TODO.md").open("a") as file:
+                file.write(appended.pop())
+        return replace(self, *arguments)
+
+    monkeypatch.setattr(SharedFile, "replace", append_and_replace)
+    assert sync.run().wrote == ("todo", "TODO.md")
+    assert {item.content for item in bus.todo("s1").read().todos} == {"zero", "one", "two", "three"}
+
+
 def test_a_constantly_changing_file_is_a_conflict(
     bus: Bus, project: Path, sync: WorkspaceSync, monkeypatch: pytest.MonkeyPatch
 ):
