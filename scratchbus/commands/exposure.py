@@ -9,6 +9,7 @@ from typing import Final
 
 from scratchbus.commands.bus_state import BusState
 from scratchbus.commands.execution import Occasion
+from scratchbus.commands.memory_edit import earlier_attempt
 from scratchbus.domain.checks import check_own_event_id
 from scratchbus.domain.exposure import Exposure
 from scratchbus.domain.observation import Observation
@@ -62,6 +63,13 @@ def record(
     )
     appended = yield from append(core.log, page, [Write(event, Op.PUT, occasion.digest)])
     return appended.recalled[0] if appended.recalled else appended.written[0].position
+
+
+def recorded(core: Core, page: str, session: str | None, agent: str | None, event_id: str) -> Step[Position | None]:
+    """Return the position of the event that `record` appended with a caller's id; None if there is none."""
+    occasion = Occasion.of(core, page, event_id, "context", session, agent)
+    found = yield from earlier_attempt(core, occasion, subject_of(session, core.by if agent is None else agent))
+    return found[0] if found else None
 
 
 def logged(core: Core, page: str, reading: Step[list[Observation]]) -> Step[list[Observation]]:

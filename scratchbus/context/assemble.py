@@ -240,13 +240,16 @@ def _finish(core: Core, request: ContextRequest, layout: Layout, record: bool, e
     page_of_files = _recorded_on(request)
     if request.files:
         by_page.setdefault(page_of_files, {})
-    position = None
     first = event_id or ""
     pages = sorted(by_page, key=lambda page: page != request.page)  # the first one is refused before any is written
+    earlier = (yield from _recorded(core, request, event_id)) if record and event_id is not None else {}
+    position = next(iter(earlier.values()), None)
+    if earlier and request.page not in earlier:
+        pages = []  # the earlier attempt had nothing of this page to record, and is complete
     for page in pages if record else ():
         versions = by_page[page]
         first = first or (yield from bounded_event_id(core.log, request.page or page))
-        id = first if page == request.page else derived_event_id(first, "reports")
+        id = _id_on(request, page, first)
         callers_id = id if event_id is not None else None
         files = request.files if page == page_of_files else {}
         recorded = yield from exposure.record(
@@ -255,6 +258,23 @@ def _finish(core: Core, request: ContextRequest, layout: Layout, record: bool, e
         position = position or recorded
     exposed = {id: version for versions in by_page.values() for id, version in versions.items()}
     return Context(layout.text, layout.tokens, request.budget, layout.left_out, exposed, position, layout.parts)
+
+
+def _recorded(core: Core, request: ContextRequest, event_id: str) -> Step[dict[str, Position]]:
+    """Return the positions of the events that an earlier attempt has appended, by page, the context's own first."""
+    pages = [request.page, request.session and page_of_session(request.session), _recorded_on(request)]
+    found: dict[str, Position] = {}
+    for page in filter(None, dict.fromkeys(pages)):
+        id = _id_on(request, page, event_id)
+        position = yield from exposure.recorded(core, page, request.session, request.agent, id)
+        if position is not None:
+            found[page] = position
+    return found
+
+
+def _id_on(request: ContextRequest, page: str, first: str) -> str:
+    """Return the id of the event on a page: the first id on the context's own page, else one derived from it."""
+    return first if page == request.page else derived_event_id(first, "reports")
 
 
 def _recorded_on(request: ContextRequest) -> str:

@@ -299,6 +299,24 @@ def test_record_logs_the_shown_observations(analyst):
     assert show(analyst, record=True, event_id="turn-1").position == found.position
 
 
+def test_a_retry_returns_the_recorded_position_and_records_nothing_else(analyst):
+    page, reports = analyst.page(), analyst.page("session:s1")
+    first = show(analyst, record=True, event_id="turn-1").position
+    page.resolve(page.active()[0].id)
+    retried = show(analyst, record=True, event_id="turn-1")
+    assert (retried.position, retried.exposed) == (first, {})
+    reports.add("observation", "Three rows are there twice")
+    second = show(analyst, record=True, event_id="turn-2").position
+    page.add("observation", "The build is green")
+    assert show(analyst, record=True, event_id="turn-2").position == second
+    recorded = [event.position for event in analyst.events(kinds=["context_rendered"])]
+    assert recorded == [first, second]
+    third = analyst.context.surface("build", record=True, event_id="turn-3").position
+    page.resolve(page.active()[0].id)
+    surfaced = analyst.context.surface("build", record=True, event_id="turn-3")
+    assert (surfaced.position, surfaced.matches) == (third, [])
+
+
 def test_nothing_is_recorded_by_default(analyst):
     assert show(analyst).position is None
     assert list(analyst.events(kinds=["context_rendered"])) == []
