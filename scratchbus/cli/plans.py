@@ -74,8 +74,7 @@ def add_todo(
     """
     item = {"content": content, **given(**fields)}
     if event_id is not None:
-        _show_todo(invocation, session_id, plan.write([{"id": event_id, **item}], merge=True, event_id=event_id))
-        return
+        return _show_todo(invocation, session_id, _merged(plan, {"id": event_id, **item}, event_id=event_id))
     for _ in range(_TRIES - 1):
         with suppress(RevisionConflict):
             return _show_todo(invocation, session_id, _appended(plan, item))
@@ -86,8 +85,13 @@ def _appended(plan: scratchbus.Todo, item: dict[str, str]) -> scratchbus.TodoLis
     """Append an item under the next number. Raises RevisionConflict if the list changes meanwhile, and InvalidField."""
     known = plan.read()
     id = str(1 + max((int(each.id) for each in known.todos if each.id.isdecimal()), default=0))
-    found = plan.write([{"id": id, **item}], merge=True, revision=known.revision)
-    if all(each.id != id for each in found.todos):
+    return _merged(plan, {"id": id, **item}, revision=known.revision)
+
+
+def _merged(plan: scratchbus.Todo, item: dict[str, str], **options: Any) -> scratchbus.TodoList:
+    """Change an item, or append it if it is new. Raises RevisionConflict, and InvalidField if the list is full."""
+    found = plan.write([item], merge=True, **options)
+    if all(each.id != item["id"].strip() for each in found.todos):
         problem = f"the list is full, with {len(found.todos)} items; replace it with `scratchbus todo write`"
         raise InvalidField("todos", problem)
     return found
@@ -102,7 +106,7 @@ def set_todo(
     invocation: Invocation, session_id: str, plan: scratchbus.Todo, id: str, event_id: str | None, **fields: str | None
 ) -> None:
     """Change an item of the todo list, or append it if it is new."""
-    _show_todo(invocation, session_id, plan.write([{"id": id, **given(**fields)}], merge=True, event_id=event_id))
+    _show_todo(invocation, session_id, _merged(plan, {"id": id, **given(**fields)}, event_id=event_id))
 
 
 @todo.command("inject", examples=("scratchbus todo inject --session s1",))

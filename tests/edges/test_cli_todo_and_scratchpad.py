@@ -81,9 +81,11 @@ def test_concurrent_todo_adds_are_all_kept(cli: Cli, mine: str, bus: Bus, monkey
 
 def test_todo_add_to_a_full_list_is_refused(cli: Cli, mine: str):
     cli("todo", "write", "--session", mine, json.dumps([{"id": id, "content": "x"} for id in range(256)]))
-    refused = cli("todo", "add", "y", "--session", mine)
-    assert (refused.code, refused.out) == (INVALID_INPUT, "")
-    assert "the list is full, with 256 items" in refused.err
+    for command in (("add", "y"), ("add", "y", "--event-id", "step-1"), ("set", "another", "--content", "y")):
+        refused = cli("todo", *command, "--session", mine)
+        assert (refused.code, refused.out) == (INVALID_INPUT, "")
+        assert "the list is full, with 256 items" in refused.err
+    assert cli("todo", "set", " 7 ", "--content", "y", "--session", mine).code == 0
 
 
 def test_an_unknown_todo_status_is_a_usage_error(cli: Cli, mine: str):
