@@ -18,6 +18,7 @@ from scratchbus.errors import InvalidField, ScratchbusError, shown
 
 _AT_ONCE: Final = 256  # texts per call of an embedder
 _MAX_CHARACTERS: Final = 4_000  # characters embedded of each text
+_CHUNK: Final = 64  # vectors for which sqlite-vec allocates memory at once, for each page; by default 1,024
 _MAX_NUMBERS: Final = 8_191  # numbers of a vector: the limit of sqlite-vec, less one
 _REMOVED: Final = "SELECT row, page_number FROM {table} EXCEPT SELECT row, page_number FROM items"
 _DELETE: Final = "DELETE FROM {table} WHERE row = ?"
@@ -86,7 +87,7 @@ class Vectors:
         database.execute(
             f"CREATE VIRTUAL TABLE {self._table} USING vec0"
             "(row INTEGER PRIMARY KEY, page_number INTEGER PARTITION KEY,"
-            f" embedding FLOAT[{length + 1}] distance_metric=cosine)"
+            f" embedding FLOAT[{length + 1}] distance_metric=cosine, chunk_size={_CHUNK})"
         )
         self._length = length
 
