@@ -17,7 +17,7 @@ from scratchbus.archive.manifest import Manifest, folder_of, table_file
 from scratchbus.archive.segment import Index
 from scratchbus.archive.stores import Store
 from scratchbus.domain.position import START, Position
-from scratchbus.engine.after_fork import reset_in_forks
+from scratchbus.engine.at_fork import reset_in_forks
 from scratchbus.errors import ArchiveDamaged, ArchiveForeign
 from scratchbus.eventlog.archive_protocol import Checked, EntryChunk, Fault
 from scratchbus.eventlog.raw_entries import RawEntry, entry_fields, entry_id, entry_position, text_of

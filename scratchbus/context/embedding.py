@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sqlite3
 import threading
 from collections.abc import Collection, Sequence
@@ -53,11 +54,16 @@ class Vectors:
         if not callable(getattr(embedder, "embed", None)):
             raise InvalidField("embedder", f"{shown(embedder)} has no method `embed`; pass an object that has it")
         self.embedder = embedder
+        self._pid = os.getpid()
         self._lock = threading.Lock()
         self._index = index
         self._table = index.open_table(self)
         self._length = 0
         self._indexed: tuple[int, frozenset[int]] = -1, frozenset()
+
+    def is_of(self, embedder: Embedder) -> bool:
+        """Return whether these are the vectors of an embedder in this process, not in the parent of a fork."""
+        return self.embedder is embedder and self._pid == os.getpid()
 
     def nearest(self, question: str, page_numbers: Collection[int], limit: int) -> list[tuple[int, float]]:
         """Return the rows of the items nearest to a question in meaning, with their cosine distance, nearest first.

@@ -121,7 +121,7 @@ class Recaller:
 
     def vectors(self, embedder: Embedder) -> Vectors:
         """Return the vectors of an embedder; those of another one are dropped."""
-        if self._vectors is None or self._vectors.embedder is not embedder:
+        if self._vectors is None or not self._vectors.is_of(embedder):
             self._vectors = Vectors(self.index, embedder)
         return self._vectors
 

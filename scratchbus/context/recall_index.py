@@ -26,6 +26,7 @@ from scratchbus.context.fulltext import (
     words_of,
 )
 from scratchbus.context.recall_sources import IndexEntry
+from scratchbus.engine.at_fork import locked_by_forks
 
 MAX_MATCHES: Final = 1_000
 """The most items searched for a question's words: rare words first, and for common words the newest items."""
@@ -106,6 +107,7 @@ class RecallIndex:
         self._counts: dict[str, int] = {}
         self._changes = 0
         self.version = 0
+        locked_by_forks(self)
 
     def open_page(self, holder: object) -> int:
         """Return the number of a new page; its items are removed once its holder is not referenced."""

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
-from scratchbus.engine.after_fork import reset_in_forks
+from scratchbus.engine.at_fork import reset_in_forks
 from scratchbus.telemetry.lazy import lazy
 from scratchbus.telemetry.logs import stderr_logger
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from scratchbus.domain.position import Position
-from scratchbus.engine.after_fork import reset_in_forks
+from scratchbus.engine.at_fork import reset_in_forks
 from scratchbus.engine.retry_limits import backoff
 from scratchbus.engine.steps import Step
 from scratchbus.engine.waits import wait_async

@@ -6,7 +6,6 @@ last one. After a log was replaced or has lost events, the memory is read again.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +17,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from scratchbus.domain.document import Document
 from scratchbus.domain.event import Event
 from scratchbus.domain.position import Position
-from scratchbus.engine.after_fork import reset_in_forks
+from scratchbus.engine.at_fork import reset_in_forks
 from scratchbus.engine.steps import Fetch, Step, ask_all, scan
 from scratchbus.errors import EngineForbidden, EngineReadOnly, IndexFailed, LogGap, LogRewound, PositionLost
 from scratchbus.eventlog.bus_log import Log
@@ -136,19 +135,20 @@ class MemoryCache(Generic[M]):
     def __init__(self, kind: MemoryKind[M], most_bytes: int = MAX_BYTES) -> None:
         self._kind = kind
         self._most_bytes = most_bytes
-        self.reset_after_fork()
+        self._lock = threading.Lock()
+        self._cached: OrderedDict[str, CachedMemory[M]] = OrderedDict()
+        self._of_parents: list[object] = []  # not freed here: a thread of the parent may have held their locks
         reset_in_forks(self)
-        self._cached: OrderedDict[tuple[int, str], CachedMemory[M]] = OrderedDict()
 
     def reset_after_fork(self) -> None:
-        """See `Threaded`; the memories of the parent stay unused, under keys of their own."""
-        self._lock = threading.Lock()
+        """See `Threaded`: what the parent cached may share files, and be half changed."""
+        self._of_parents.append(self._cached)
+        self._lock, self._cached = threading.Lock(), OrderedDict()
 
     def fresh(self, log: Log, page: str) -> Step[CachedMemory[M]]:
         """Return the memory of a page with all acknowledged writes. Raises the errors of reading the log."""
-        key = os.getpid(), page  # a fork would share files
         for is_last in (False, True):
-            cached = self._cached.get(key)
+            cached = self._cached.get(page)
             if cached is None or cached.is_broken:
                 cached = yield from self._read(log, page)
             try:
@@ -158,28 +158,27 @@ class MemoryCache(Generic[M]):
                 if is_last or isinstance(error, IndexFailed):
                     raise
             else:
-                self._keep(key, cached)
+                self._keep(page, cached)
                 return cached
         raise AssertionError("the last try returns or raises")
 
     def cached(self, page: str) -> CachedMemory[M] | None:
         """Return the cached memory of a page as last read, or None; mark it as recently used."""
-        key = os.getpid(), page
-        cached = self._cached.get(key)
+        cached = self._cached.get(page)
         if cached is None or cached.is_broken:
             return None
-        self._keep(key, cached)
+        self._keep(page, cached)
         return cached
 
     def drop(self, page: str) -> None:
         """Forget the memory of a page; the next call reads it again."""
         with self._lock:
-            self._cached.pop((os.getpid(), page), None)
+            self._cached.pop(page, None)
 
-    def _keep(self, key: tuple[int, str], cached: CachedMemory[M]) -> None:
+    def _keep(self, page: str, cached: CachedMemory[M]) -> None:
         with self._lock:
-            self._cached[key] = cached
-            self._cached.move_to_end(key)
+            self._cached[page] = cached
+            self._cached.move_to_end(page)
             size = sum(each.memory.size for each in self._cached.values())
             while size > self._most_bytes and len(self._cached) > 1:
                 _, evicted = self._cached.popitem(last=False)

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
-from scratchbus.engine.after_fork import reset_in_forks
+from scratchbus.engine.at_fork import reset_in_forks
 from scratchbus.engine.renewal import AsyncKeeper, Keeper
 from scratchbus.engine.steps import Step
 from scratchbus.errors import BusClosed, ViewClosed

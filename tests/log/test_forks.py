@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -109,3 +110,26 @@ def test_a_forked_child_reads_the_archive_and_memories_while_the_parent_does(bus
         with past._lock, cache._lock:
             run_in_child(read)
         read()
+
+
+def test_a_forked_child_recalls_while_threads_of_its_parent_do(bus: Bus) -> None:
+    notes, may_end = bus.notes("s1"), threading.Event()
+    for number in range(100):
+        notes.add(f"automobile {number}")
+
+    def recall() -> None:
+        assert len(bus.recall("automobile", sessions=["s1"], limit=5)) == 5
+
+    def recall_until_the_end() -> None:
+        while not may_end.is_set():
+            recall()
+
+    recall()
+    thread = threading.Thread(target=recall_until_the_end)
+    thread.start()
+    try:
+        for _ in range(10):
+            run_in_child(recall)
+    finally:
+        may_end.set()
+        thread.join()
