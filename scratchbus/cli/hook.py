@@ -24,7 +24,7 @@ from scratchbus.cli.hook_marks import Marks
 from scratchbus.cli.invocation import Invocation, OpenPage, pass_invocation
 from scratchbus.cli.shell_completion import PROGRAM
 from scratchbus.cli.text import one_line
-from scratchbus.errors import InvalidField, InvalidInput, shown
+from scratchbus.errors import InvalidField, InvalidInput, ScratchbusError, shown
 
 MAX_INPUT: Final = 8 * 1024 * 1024
 """The most bytes of standard input that a hook reads."""
@@ -236,8 +236,10 @@ def stop(invocation: Invocation, call: _HookCall) -> None:
             reason = pad.end_of_run_prompt(_TASK, "completed", "You are about to finish.")
             invocation.out.document({"decision": "block", "reason": f"{reason}\n{_TOOL}"})
     elif marks.is_open(conversation) and isinstance(reply := hook_input.get("last_assistant_message"), str):
+        accepted = pad.accept_reply(reply, event_id=marks.event_id(conversation))
+        if accepted.error is not None and '"scratchpad"' in reply:  # else the answer was given to the tool
+            raise ScratchbusError(f"the answer of the agent was not stored: {accepted.error}")
         marks.close(conversation)
-        pad.accept_reply(reply, event_id=marks.event_id(conversation))  # without the JSON it was given to the tool
 
 
 def _context(call: _HookCall, budget: int, **options: Any) -> scratchbus.Context:

@@ -15,6 +15,7 @@ import pytest
 from scratchbus import Bus
 from scratchbus.cli import hook, main
 from scratchbus.cli.hook_marks import Marks
+from scratchbus.errors import EngineUnreachable
 from tests.test_start import imported_by
 
 NAMES = ("session-start", "user-prompt", "pre-compact", "stop")
@@ -136,6 +137,24 @@ def test_the_first_answer_becomes_the_scratchpad(hooks: Hooks):
     assert hooks.bus.scratchpad("claude").read() == "The bank answers on Mondays only."
     hooks("stop", stop_hook_active=True, last_assistant_message='{"scratchpad": "Something later"}')
     assert hooks.bus.scratchpad("claude").read() == "The bank answers on Mondays only."
+
+
+def test_an_answer_that_cannot_be_stored_is_reported_and_taken_later(hooks: Hooks, monkeypatch: pytest.MonkeyPatch):
+    hooks("stop")
+    asked = {"session_id": "c1", "stop_hook_active": True, "last_assistant_message": '{"scratchpad": "Mondays only"}'}
+
+    def unreachable(*_: object, **__: object) -> None:
+        raise EngineUnreachable("connection refused")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("scratchbus.memory.scratchpad.Scratchpad.write", unreachable)
+        assert hooks.raw("stop", json.dumps(asked).encode()) == ""
+    assert "the answer of the agent was not stored: " in hooks.err
+    assert "connection refused" in hooks.err
+    for _ in range(2):
+        hooks("stop", **asked)
+        assert hooks.bus.scratchpad("claude").read() == "Mondays only"
+    assert len(hooks.bus.scratchpad("claude").history()) == 1
 
 
 def test_an_unrequested_answer_changes_nothing(hooks: Hooks):
