@@ -145,8 +145,17 @@ def _namespaces(items: StoreItems, op: ListNamespacesOp) -> list[tuple[str, ...]
 def _change(op: PutOp) -> ItemChange:
     if op.value is None:
         return ItemChange(op.namespace, str(op.key), None)
-    ttl = None if op.ttl is None else math.ceil(op.ttl * _PER_MINUTE)
-    return ItemChange(op.namespace, str(op.key), op.value, _text(op.value, op.index), ttl)
+    return ItemChange(op.namespace, str(op.key), op.value, _text(op.value, op.index), _milliseconds(op.ttl))
+
+
+def _milliseconds(ttl: object) -> int | None:
+    """Return a time to live, which LangGraph has in minutes. Raises InvalidField."""
+    if ttl is None:
+        return None
+    ms = ttl * _PER_MINUTE if isinstance(ttl, int | float) and not isinstance(ttl, bool) else math.nan
+    if isinstance(ms, float) and not math.isfinite(ms):
+        raise InvalidField("ttl", f"{shown(ttl)} is not a number of minutes; use None for no limit")
+    return math.ceil(ms)
 
 
 def _text(value: Mapping[str, Any], index: Sequence[str] | bool | None) -> str | None:

@@ -303,6 +303,13 @@ def test_the_searchable_text_has_a_limit(bus: Bus, store: ScratchbusStore):
     assert len(store.search(())) == 1
 
 
+@pytest.mark.parametrize("ttl", [float("inf"), float("nan"), 1e308, 10**400, "5", True, 0, -1])
+def test_a_time_to_live_is_a_positive_number_of_minutes(store: ScratchbusStore, ttl: Any):
+    with pytest.raises(InvalidField, match="ttl: "):
+        store.put(("s",), "k", {}, ttl=ttl)
+    assert store.search(()) == []
+
+
 @pytest.mark.parametrize("namespace", [("x",) * 33, ("y" * 1_001,)])
 def test_a_namespace_has_limits(store: ScratchbusStore, namespace: tuple[str, ...]):
     with pytest.raises(TooLarge):
