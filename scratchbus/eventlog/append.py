@@ -57,11 +57,12 @@ def append(
 def find_attempt(log: Log, page: str, write: Write) -> Step[list[Position] | None]:
     """Return the positions of the events that an earlier attempt of a write has appended; None if there was none.
 
-    Raises EventIdReused.
+    Nothing is published, so a trace does not show it. Raises EventIdReused.
     """
     write.version = NEVER
+    steps = _append(log, page, [write], room=0, on_full="displace", mode="all", meanwhile=None)
     try:
-        return (yield from append(log, page, [write])).recalled
+        return (yield from steps).recalled
     except VersionConflict:
         return None
 

@@ -161,6 +161,15 @@ def test_a_failure_is_an_error_in_its_span(bus, spans: InMemorySpanExporter):
     assert failed["publish main"].attributes["error.type"] == "VersionConflict"
 
 
+def test_looking_for_an_earlier_attempt_is_no_publication(bus, spans: InMemorySpanExporter):
+    bus.page("main").add("observation", "x")
+    spans.clear()
+    bus.context.assemble(page="main", record=True, event_id="turn-1")
+    (published,) = named(spans, "publish main")
+    assert published.status.status_code is StatusCode.UNSET
+    assert published.attributes["scratchbus.event.kind"] == "context_rendered"
+
+
 @pytest.mark.engines("embedded")
 async def test_a_job_in_a_task_is_in_the_trace_of_its_addition(engine_url, bus_name, spans: InMemorySpanExporter):
     async with await AsyncBus.connect(engine_url, bus=bus_name, source="a") as async_bus:
