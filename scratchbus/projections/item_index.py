@@ -50,7 +50,8 @@ class ItemIndex:
 
     def __init__(self) -> None:
         self._all: dict[str, StoreItem] = {}
-        self._spaces: dict[Namespace, dict[str, StoreItem]] = {}
+        self._spaces: dict[Namespace, dict[str, StoreItem]] = {}  # each sorted, and all by their first items
+        self._is_sorted = True
         self._expiring: set[str] = set()
         self._fulltext: Connection | None = None
         self._unindexed: dict[str, None] = {}
@@ -65,6 +66,7 @@ class ItemIndex:
     def loaded(self) -> None:
         """Sort the items into the order in which they were first put."""
         items, self._spaces = sorted(self._all.values(), key=lambda item: item.added_seq), {}
+        self._is_sorted = True
         for item in items:
             self._put(item)
 
@@ -121,6 +123,9 @@ class ItemIndex:
         return sorted(found)[offset : offset + limit]
 
     def _below(self, prefix: Namespace) -> Iterator[StoreItem]:
+        if not self._is_sorted:
+            self._spaces = dict(sorted(self._spaces.items(), key=lambda each: next(iter(each[1].values())).added_seq))
+            self._is_sorted = True
         for namespace, items in self._spaces.items():
             if namespace[: len(prefix)] == prefix:
                 yield from items.values()
@@ -135,19 +140,27 @@ class ItemIndex:
         else:
             self._expiring.add(item.id)
         if not item.deleted:
-            self._spaces.setdefault(tuple(item.namespace), {})[item.key] = item
+            space = self._spaces.setdefault(tuple(item.namespace), {})
+            space[item.key] = item
+            if before is not None and before.deleted:  # put again, where it was
+                self._spaces[tuple(item.namespace)] = dict(sorted(space.items(), key=lambda each: each[1].added_seq))
+                self._is_sorted = False
         elif before is not None and not before.deleted:
             space = self._spaces.get(tuple(before.namespace), {})
+            was_first = next(iter(space), None) == before.key
             space.pop(before.key, None)
             if not space:
                 self._spaces.pop(tuple(before.namespace), None)
+            elif was_first:
+                self._is_sorted = False
 
     def _matching(self, query: str) -> Iterator[FoundItem]:
         """Yield the items that have any word of a query, best match first."""
         index = self._updated_fulltext()
         terms = " OR ".join(f'"{word}"' for word in _WORD.findall(query)[:_MAX_WORDS])
-        rows = index.execute("SELECT id, -rank FROM items WHERE text MATCH ? ORDER BY rank, rowid", (terms,)).fetchall()
-        yield from (FoundItem(self._all[id], score) for id, score in rows)
+        rows = index.execute("SELECT id, -rank FROM items WHERE text MATCH ?", (terms,)).fetchall()
+        found = [FoundItem(self._all[id], score) for id, score in rows]
+        yield from sorted(found, key=lambda each: (-(each.score or 0.0), each.item.added_seq))
 
     def _updated_fulltext(self) -> Connection:
         """Return the full-text index, updated with all changed items."""

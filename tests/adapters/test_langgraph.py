@@ -85,6 +85,21 @@ def test_items_are_exported_and_imported(bus: Bus, store: ScratchbusStore, url: 
         other.import_events([forged])
 
 
+def test_the_order_is_the_same_in_each_process(bus: Bus, store: ScratchbusStore, url: str):
+    for namespace, key in (("a", "1"), ("b", "1"), ("a", "2"), ("c", "1"), ("b", "2"), ("a", "3")):
+        store.put((namespace,), key, {"t": "pizza"})
+        store.search(())
+    for namespace, key, again in (("a", "1", False), ("b", "1", True), ("a", "2", True), ("c", "1", True)):
+        store.delete((namespace,), key)
+        if again:
+            store.put((namespace,), key, {"t": "pizza"})
+        with Bus.connect(url, source="fresh") as other:
+            for query in (None, "pizza"):
+                found = [(each.namespace, each.key) for each in store.search((), query=query)]
+                fresh = [(each.namespace, each.key) for each in ScratchbusStore(other).search((), query=query)]
+                assert found == fresh
+
+
 def test_an_erased_item_is_gone_and_can_be_put_again(bus: Bus, store: ScratchbusStore):
     store.put(("a",), "k", {"secret": "xyzzy"})
     item = bus.items().read().get(("a",), "k")
