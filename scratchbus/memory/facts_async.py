@@ -76,7 +76,8 @@ class AsyncFacts(AsyncPageMemory):
     ) -> list[Fact]:
         """Return the facts true at a moment, last asserted first.
 
-        With a subject or an object and a transitive relation, follow the relation and return the nearest facts first.
+        With a subject or an object and a transitive relation, follow the relation, and return one fact for each entity
+        that it leads to, the nearest first.
         A relation may be given by its inverse. The names of entities ignore case. Raises InvalidPosition.
         """
         until = await self._until(known_at)
