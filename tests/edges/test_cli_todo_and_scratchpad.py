@@ -81,7 +81,7 @@ def test_concurrent_todo_adds_are_all_kept(cli: Cli, mine: str, bus: Bus, monkey
 
 def test_todo_add_to_a_full_list_is_refused(cli: Cli, mine: str):
     cli("todo", "write", "--session", mine, json.dumps([{"id": id, "content": "x"} for id in range(256)]))
-    for command in (("add", "y"), ("add", "y", "--event-id", "step-1"), ("set", "another", "--content", "y")):
+    for command in (("add", "y"), ("add", "y", "--event-id", "step-2"), ("set", "another", "--content", "y")):
         refused = cli("todo", *command, "--session", mine)
         assert (refused.code, refused.out) == (INVALID_INPUT, "")
         assert "the list is full, with 256 items" in refused.err
