@@ -46,6 +46,7 @@ from scratchbus.subscriptions import settlement
 from tests.clock import Clock
 from tests.contracts.test_export import export
 from tests.contracts.test_verify import live
+from tests.engines import ONE
 from tests.inspection import archive, documents, entries, heads, keys_of, outdate, project, send
 from tests.past_pages import only, stored_snapshots
 from tests.waiting import eventually
@@ -637,6 +638,7 @@ def test_second_call_finishes_an_erase_interrupted_before_the_archive(
     assert archived.verify().findings == []
 
 
+@pytest.mark.engines(*ONE)
 def test_events_that_an_erase_at_work_has_left_in_the_archive_are_no_finding(
     archived: Bus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -387,6 +387,7 @@ def test_every_kind_of_violation_is_planted() -> None:
     assert set(PLANTS.values()) == set(KINDS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plant", PLANTS)
 def test_the_judge_finds_each_planted_violation(history: History, plant: Callable[[History], None]) -> None:
     plant(history)
