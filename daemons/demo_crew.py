@@ -88,8 +88,9 @@ class Crew:
         self._check_interrupt()
 
     def wait_for_end(self) -> None:
-        """Wait until the user interrupts."""
+        """Wait until the user interrupts; that ends the wait only, and a second time counts."""
         self._interrupted.wait()
+        self._interrupted.clear()
 
     def stop(self) -> dict[str, int]:
         """Ask all daemons to stop, wait, and abort those that do not; return the exit codes by name.

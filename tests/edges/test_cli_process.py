@@ -390,6 +390,7 @@ def test_up_runs_projector_and_expirer_until_a_signal(cli: Cli, tmp_path: Path, 
 def test_up_in_memory_says_that_it_is_alone(cli: Cli):
     with cli.start("--url", f"memory://{cli.page}", "up") as up:
         up.wait_for("no other process sees this bus")
+        up.wait_for('"started"')
         assert up.interrupt() == 0
 
 
