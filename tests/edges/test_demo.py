@@ -198,6 +198,7 @@ def test_a_daemon_that_does_not_stop_logs_its_stacks(directory, monkeypatch):
         os.kill(pid, signal.SIGSTOP)
         continuing = threading.Thread(target=continue_when_aborted, args=(pid,))
         continuing.start()
-        assert crew.stop() == {"expirer": -signal.SIGABRT}
+        # Python may crash while it writes the stacks of threads that still run.
+        assert crew.stop()["expirer"] in (-signal.SIGABRT, -signal.SIGSEGV)
         continuing.join()
     assert "most recent call first" in (directory / "expirer.log").read_text()
