@@ -3,8 +3,8 @@
 A test that uses `connect`, `bus` or `page` runs once per engine, each time on a new bus. The nearest `engines` marker
 (on the test, else on its module) selects the engines:
 
-- No marker: `memory`, and `embedded-4-shards` as the real engine. Four shards cover everything that one does, and
-  operations across shards.
+- No marker: `embedded-4-shards`, the real engine, whose four shards cover everything that one does, and operations
+  across shards. `make test-slow` also runs these tests on `memory`.
 - `@pytest.mark.engines(*ALL)`: tests of decisions in Lua scripts, such as guards, claims, idempotency keys, room on a
   page and imports. A script may behave differently in the fake engine, in Valkey (here with four shards) and in Redis
   (with one).
@@ -59,20 +59,22 @@ _TOPOLOGIES = {
 }
 
 ALL = ("memory", "embedded-4-shards", "system")
-USUAL = ("memory", "embedded-4-shards")
 ONE = ("embedded-4-shards",)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Parametrize a test that needs an engine by its `engines` marker, or by the usual engines."""
+    """Parametrize a test that needs an engine by its `engines` marker, or by the real and the fake engine."""
     if "topology" in metafunc.fixturenames:
         marker = metafunc.definition.get_closest_marker("engines")
-        names = marker.args if marker else USUAL
-        metafunc.parametrize("topology", [_as_parameter(name) for name in names], scope="function", indirect=True)
+        names = marker.args if marker else ONE
+        engines = [_as_parameter(name, pytest.mark.real if name != "memory" else ()) for name in names]
+        if not marker:
+            engines.append(_as_parameter("memory", pytest.mark.slow))
+        metafunc.parametrize("topology", engines, scope="function", indirect=True)
 
 
-def _as_parameter(name: str) -> Any:
-    return pytest.param(_TOPOLOGIES[name], id=name, marks=[pytest.mark.real] if name != "memory" else [])
+def _as_parameter(name: str, marks: Any) -> Any:
+    return pytest.param(_TOPOLOGIES[name], id=name, marks=marks)
 
 
 @pytest.fixture(scope="session")

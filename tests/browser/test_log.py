@@ -68,6 +68,7 @@ def test_each_kind_of_event_has_a_line_of_its_own(console: Console, bus: Bus) ->
     )
 
 
+@pytest.mark.slow
 def test_a_long_log_says_how_much_is_loaded(console: Console, served: Served) -> None:
     """The count says that it is of the newest events only."""
     rows = [NewObservation(type="observation", content=f"row {each}") for each in range(501)]

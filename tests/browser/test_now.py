@@ -29,6 +29,7 @@ def test_changes_appear_without_a_reload(console: Console, bus: Bus) -> None:
     expect(window.get_by_text("the low one, changed")).to_be_hidden()
 
 
+@pytest.mark.slow
 def test_a_checkbox_shows_closed_observations(console: Console, bus: Bus) -> None:
     """The checkbox adds closed observations, and its term to the filter."""
     page = bus.page("now:closed")
@@ -43,6 +44,7 @@ def test_a_checkbox_shows_closed_observations(console: Console, bus: Bus) -> Non
     console.expect_rows("open")
 
 
+@pytest.mark.slow
 def test_content_keeps_a_third_of_the_list_at_every_width(console: Console, bus: Bus) -> None:
     """Also with a selected observation, whose panel links the ids in a reason."""
     page = bus.page("now:room")
@@ -65,6 +67,7 @@ def test_content_keeps_a_third_of_the_list_at_every_width(console: Console, bus:
     )
 
 
+@pytest.mark.slow
 def test_the_filter_is_in_the_address(console: Console, bus: Bus) -> None:
     """Typing filters at once; the resulting address shows the same rows in another window."""
     page = bus.page("now:filter")
@@ -85,6 +88,7 @@ def test_the_filter_is_in_the_address(console: Console, bus: Bus) -> None:
     expect(other.get_by_role("combobox", name="Filter")).to_have_value("tag:card thr")
 
 
+@pytest.mark.slow
 def test_observations_are_resolved_and_added_in_forms(console: Console, bus: Bus) -> None:
     """Actions by keys and forms reach the bus."""
     page = bus.page("now:act")
@@ -109,6 +113,7 @@ def test_observations_are_resolved_and_added_in_forms(console: Console, bus: Bus
     assert (made.content, made.tags) == ("wait for the deploy", ["deploy", "eu"])
 
 
+@pytest.mark.slow
 def test_closing_the_removed_last_observation_is_no_error(console: Console, bus: Bus) -> None:
     """When the only row disappears while it is selected, no row can have the focus."""
     page = bus.page("now:last")

@@ -460,6 +460,7 @@ def test_the_time_bar_of_an_empty_bus_has_no_times(open_console: Opened, tmp_pat
     stop_engine(tmp_path)
 
 
+@pytest.mark.slow
 def test_every_module_of_the_first_paint_is_preloaded() -> None:
     """The page lists every module of the first paint, so that none is discovered only in another one."""
     found: set[Path] = set()

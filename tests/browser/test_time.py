@@ -115,6 +115,7 @@ def slide(open_console: Opened, served: Served, bus: Bus, name: str, times: int)
     assert moments - {""} <= {str(each.position) for each in happened}
 
 
+@pytest.mark.slow
 def test_the_slider_shows_past_pages(open_console: Opened, served: Served, bus: Bus) -> None:
     """Five random moments; the address has the exact position of an event."""
     slide(open_console, served, bus, "time:five", 5)
@@ -127,6 +128,7 @@ def test_the_slider_shows_200_past_pages(open_console: Opened, served: Served, b
     slide(open_console, served, bus, "time:many", 200)
 
 
+@pytest.mark.slow
 def test_the_ends_of_a_short_time_bar_differ(console: Console, bus: Bus) -> None:
     """Even if all events are within one second."""
     page = bus.page("time:short")

@@ -11,10 +11,7 @@ from scratchbus.errors import InvalidField, InvalidInput
 from scratchbus.eventlog import newest_events
 from scratchbus.readmodel import histogram
 from scratchbus.readmodel.catch_up import fold_once
-from tests.engines import USUAL
 from tests.inspection import archive, project, send
-
-pytestmark = pytest.mark.engines(*USUAL)
 
 
 def fill(bus, count, clock=None, pages=5):
