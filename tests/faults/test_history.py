@@ -394,11 +394,13 @@ def test_the_judge_finds_each_planted_violation(history: History, plant: Callabl
     assert any(violation.kind == PLANTS[plant] for violation in violations(history))
 
 
+@pytest.mark.slow
 def test_a_duplicated_claim_is_not_linearizable(history: History) -> None:
     grant_a_claim_twice(history)
     assert "not linearizable" in {violation.kind for violation in judge_heads(Case(history))}
 
 
+@pytest.mark.slow
 def test_a_job_of_a_flushed_log_is_no_claim_in_the_next(history: History) -> None:
     claim = claim_answers(history)[0]
     asked = next(each for each in told(history, "invoke", n=claim.told["n"]) if each.who == claim.who)
@@ -407,6 +409,7 @@ def test_a_job_of_a_flushed_log_is_no_claim_in_the_next(history: History) -> Non
     assert list(judge_heads(Case(history))) == []
 
 
+@pytest.mark.slow
 def test_a_view_is_judged_by_its_own_log(history: History) -> None:
     before, saw = (record for record in told(history, "saw")[-2:])
     reign = history.reigns[-1]
@@ -418,6 +421,7 @@ def test_a_view_is_judged_by_its_own_log(history: History) -> None:
     assert [found for found in judge_reads(Case(history)) if found.where == saw.who] == []
 
 
+@pytest.mark.slow
 def test_the_head_checker_counts_skipped_and_undecided_ones(history: History) -> None:
     tally = Counter[str]()
     assert list(judge_heads(Case(history), tally, seconds=-1)) == []
@@ -427,6 +431,7 @@ def test_the_head_checker_counts_skipped_and_undecided_ones(history: History) ->
     assert tally["observations undecided"] > 0
 
 
+@pytest.mark.slow
 def test_an_older_version_may_stop_only_with_code_too_old(history: History) -> None:
     for who, trace in (
         ("worker-1.0", "CodeTooOld: …"),
