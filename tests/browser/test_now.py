@@ -247,3 +247,26 @@ def test_several_statuses_show_the_rows_of_each(console: Console, bus: Bus) -> N
     console.expect_rows("new", "doubtful", "gone", "done")
     console.open("#/now?page=now:statuses&q=status:all+-status:archived")
     console.expect_rows("new", "doubtful", "done")
+
+
+@pytest.mark.browser
+def test_escape_in_a_field_keeps_the_selection(console: Console, bus: Bus) -> None:
+    """It empties the filter or leaves the field; pressed again, it closes the selected observation."""
+    id = bus.page("now:escape").add("observation", "kept open").id
+    window = console.open(f"#/now?page=now:escape&selected={id}")
+    expect(window.locator(".detail-content")).to_have_text("kept open")
+    filters = window.get_by_role("combobox", name="Filter")
+    filters.fill("kept")
+    filters.press("Escape")
+    expect(filters).to_have_value("")
+    expect(filters).to_be_focused()
+    filters.press("Escape")
+    expect(filters).not_to_be_focused()
+    window.wait_for_selector(".slider")
+    window.keyboard.press("g")
+    window.keyboard.type("yesterday")
+    window.keyboard.press("Escape")
+    expect(window.get_by_label("Moment", exact=True).first).not_to_be_focused()
+    expect(window.locator(".detail-content")).to_have_text("kept open")
+    window.keyboard.press("Escape")
+    expect(window.locator(".detail")).to_have_count(0)

@@ -20,7 +20,8 @@ export function useKeys(list, inputs = []) {
 
 addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
-  if (document.querySelector("dialog[open], [role=menu]") || (event.key !== "Escape" && takesText(event.target))) return;
+  if (document.querySelector("dialog[open], [role=menu]")) return;
+  if (takesText(event.target)) return void (event.key === "Escape" && leave(event.target));
   if (event.key.length === 1 && event.key !== "?" && shortcuts.peek() === "off") return;
   const key = event.key === " " ? "Space" : event.key;
   const found = registered.peek().findLast((each) => each.keys.split(" ").includes(key) && (each.when?.() ?? true));
@@ -29,6 +30,9 @@ addEventListener("keydown", (event) => {
   event.preventDefault();
   found.run(event);
 });
+
+/** Leave a field, and nothing else: what is open beside it stays open. The browser empties a search first. */
+const leave = (element) => (element.type === "search" && element.value !== "") || element.blur();
 
 const takesText = (element) =>
   element.isContentEditable || (/^(INPUT|TEXTAREA|SELECT)$/.test(element.tagName) && !/^(checkbox|button|range)$/.test(element.type));

@@ -34,7 +34,7 @@ export function Filter({ value, onValue, names, suggest, placeholder }) {
     else if (event.key === "Enter" && at >= 0 && shown[at]) take(shown[at]);
     else if (event.key === "Enter") return document.querySelector(".table-body [role=row][tabindex='0']")?.focus();
     else if (event.key === "Escape" && shown.length && at >= 0) setAt(-1), setOpen(false);
-    else if (event.key === "Escape") return value ? onValue("") : input.current.blur();
+    else if (event.key === "Escape" && value) onValue("");
     else return undefined;
     event.preventDefault();
     return undefined;

@@ -42,8 +42,7 @@ export function TimeField({ label, value = "", onTime, className = "" }) {
   return html`<form class="time-field ${className}" onSubmit=${submit}>
     <input aria-label=${label} aria-invalid=${wrong ? "true" : undefined} value=${text ?? value} autocomplete="off" spellcheck="false"
       title="14:02, 14:02:07, yesterday 9:30, 2026-11-22 14:02, 5m ago, an ISO time or a position"
-      onFocus=${(event) => event.target.select()} onInput=${(event) => setText(event.target.value)} onBlur=${() => setText(null)}
-      onKeyDown=${(event) => event.key === "Escape" && event.target.blur()} />
+      onFocus=${(event) => event.target.select()} onInput=${(event) => setText(event.target.value)} onBlur=${() => setText(null)} />
     <span class="time-hint" role="status">${wrong && "Not a time yet. Such as 14:02, yesterday 9:30, 5m ago, or a position"}</span>
   </form>`;
 }
