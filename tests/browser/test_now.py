@@ -270,3 +270,15 @@ def test_escape_in_a_field_keeps_the_selection(console: Console, bus: Bus) -> No
     expect(window.locator(".detail-content")).to_have_text("kept open")
     window.keyboard.press("Escape")
     expect(window.locator(".detail")).to_have_count(0)
+
+
+@pytest.mark.browser
+def test_a_new_page_may_begin_the_name_of_another(console: Console, bus: Bus) -> None:
+    """The page list offers the typed name as a new page when other names contain it."""
+    bus.page("now:first42").add("observation", "of the longer name")
+    window = console.open("#/now?page=now:first42")
+    console.expect_rows("of the longer name")
+    window.keyboard.press("p")
+    window.get_by_label("Name of a page").fill("now:first4")
+    window.get_by_role("dialog").get_by_role("button", name="now:first4 new page").click()
+    expect(window.get_by_role("heading", name="No page is called now:first4 yet")).to_be_visible()
