@@ -282,3 +282,21 @@ def test_a_new_page_may_begin_the_name_of_another(console: Console, bus: Bus) ->
     window.get_by_label("Name of a page").fill("now:first4")
     window.get_by_role("dialog").get_by_role("button", name="now:first4 new page").click()
     expect(window.get_by_role("heading", name="No page is called now:first4 yet")).to_be_visible()
+
+
+@pytest.mark.browser
+def test_a_half_typed_status_is_no_error(console: Console, bus: Bus) -> None:
+    """While its name is incomplete, no row has the status; nothing asks the server for it."""
+    page = bus.page("now:typing")
+    page.resolve(page.add("observation", "done").id)
+    page.add("observation", "open")
+    window = console.open("#/now?page=now:typing")
+    console.expect_rows("open")
+    filters = window.get_by_role("combobox", name="Filter")
+    asked: list[str] = []
+    window.on("request", lambda request: asked.append(request.url))
+    filters.press_sequentially("status:res", delay=50)
+    expect(window.get_by_role("heading", name="Nothing fits the filter")).to_be_visible()
+    filters.press_sequentially("olved")
+    console.expect_rows("done")
+    assert not [each for each in asked if re.search("status=r(es?)?(&|$)", each)]

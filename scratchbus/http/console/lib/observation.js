@@ -45,6 +45,9 @@ export function statusesOf(wanted) {
   return [...found];
 }
 
+/** Return every status there is, over all types. */
+export const allStatuses = () => ["open", "closed", "final"].flatMap(statusesOf);
+
 const COMPARED = ["content", "status", "owner", "confidence", "tags", "context", "metadata", "expires_at", "claim", "occurrences", "links", "evidence"];
 
 /** Return the names of the fields that differ between two versions. */

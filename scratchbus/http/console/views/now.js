@@ -1,6 +1,7 @@
 // Now: the page, by priority, live or at the moment shown.
 import { html, useMemo, useRef } from "../lib/base.js";
 import { useKeys } from "../lib/keys.js";
+import { allStatuses } from "../lib/observation.js";
 import { fits, parseQuery, toggleTerm } from "../lib/query.js";
 import { go, param } from "../lib/route.js";
 import { arePagesLoaded, may, page, pages, selected } from "../lib/state.js";
@@ -49,7 +50,7 @@ export default function Now() {
     <section class="now-list" aria-label="Observations">
       <div class="toolbar">
         <${Filter} value=${query.value} onValue=${setFilter} names=${NAMES} placeholder="Filter: words, type:, tag:, owner:, source:, status:"
-          suggest=${(name) => (name === "status" ? STATUS_NAMES : [...new Set(rows.flatMap((each) => valuesOf(each)(name)))].sort())} />
+          suggest=${(name) => (name === "status" ? ["open", ...allStatuses(), "all"] : [...new Set(rows.flatMap((each) => valuesOf(each)(name)))].sort())} />
         <span class="toolbar-count" role="status">${loaded ? countShown(shown.length, rows.length, "observation", more) : ""}</span>
         <label class="check now-closed"><input type="checkbox" checked=${showsClosed(terms)} onChange=${toggleClosed} /> Also closed ones</label>
         ${may("publish") && html`<button type="button" class="primary" title="Add an observation (a)" disabled=${isPast.value}
@@ -70,7 +71,6 @@ export default function Now() {
   </div>`;
 }
 
-const STATUS_NAMES = ["open", "active", "pending_review", "resolved", "archived", "all"];
 const isStatus = ({ name, not }) => name === "status" && !not;
 const hasStatus = (terms, ...values) => terms.some((each) => isStatus(each) && values.includes(each.value));
 

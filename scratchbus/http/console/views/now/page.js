@@ -3,15 +3,17 @@ import { signal, useEffect, useMemo, useRef, useSignal } from "../../lib/base.js
 import { get, pagePath, Problem } from "../../lib/api.js";
 import { onEvents } from "../../lib/live.js";
 import { useLoad } from "../../lib/load.js";
-import { byPriority, listPage, statusesOf, whole } from "../../lib/observation.js";
+import { allStatuses, byPriority, listPage, statusesOf, whole } from "../../lib/observation.js";
 import { count } from "../../lib/text.js";
 import { isPast, moment } from "../../lib/time.js";
 
 const MAX_OBSERVATIONS = 20_000;
 const FEW = 12; // up to so many changed observations are asked for one by one
 
-/** Return {rows, error, loaded, more, reload, away}; `wanted` are statuses, none for all open ones. */
-export function usePage(page, wanted) {
+/** Return {rows, error, loaded, more, reload, away}; `names` are statuses, of which unknown ones, half typed, do not count; none for all open ones. */
+export function usePage(page, names) {
+  const known = ["open", "all", ...allStatuses()];
+  const wanted = names.filter((each) => known.includes(each));
   const statuses = wanted.length === 0 ? statusesOf("open") : wanted.includes("all") ? [] : wanted.flatMap((each) => (each === "open" ? statusesOf("open") : [each]));
   const key = statuses.join();
   const kept = useSignal(new Map());
