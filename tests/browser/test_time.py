@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -312,3 +313,16 @@ def test_leaving_the_moment_that_plays_stops_playing(console: Console, bus: Bus,
     assert (chosen == str(first.position)) is (how != "page")
     window.wait_for_timeout(2_500)
     assert moment_of(window) == chosen
+
+
+@pytest.mark.browser
+def test_a_link_whose_moment_is_no_time_is_named_as_it_is(open_console: Opened, served: Served, bus: Bus) -> None:
+    """Slider and histogram go on, also with a span that would begin before it."""
+    page = bus.page("time:typo")
+    page.add("observation", "there")
+    console = open_console(served, sees_failures=True)
+    window = console.open("#/now?page=time:typo&at=yesterdy&span=1h")
+    expect(window.get_by_role("slider")).to_have_attribute("aria-valuetext", "yesterdy")
+    expect(window.get_by_role("slider")).to_have_attribute("aria-valuenow", re.compile(r"^\d+$"))
+    expect(window.get_by_text("'yesterdy' is not a time or a position")).to_be_visible()
+    expect(window.locator(".time-missing")).to_have_count(0)

@@ -82,7 +82,7 @@ export function TimeBar({ scope }) {
 }
 
 /** Return the moment shown as a text; one in the address that is no time stays as it is. */
-const momentText = () => (!isPast.value ? "now" : Number.isNaN(now.value) ? moment.value : stamp(now.value, true));
+const momentText = (live = "now") => (!isPast.value ? live : Number.isNaN(now.value) ? moment.value : stamp(now.value, true));
 
 const spanName = () => SPANS.find(([name]) => name === span.value)?.[1] ?? "All time";
 const Icon = ({ path }) => html`<svg viewBox="0 0 20 20" width="16" height="16" aria-hidden="true"><path d=${path} /></svg>`;
@@ -91,7 +91,7 @@ async function histogram(pages, buckets, signal) {
   const ask = (range) => get("/events/histogram", { ...range, buckets, page: pages }, { signal });
   const length = SPAN_MS[span.peek()];
   if (length) {
-    const until = Math.min(serverNow(), now.peek() + length / 4);
+    const until = Math.min(serverNow(), (now.peek() || Infinity) + length / 4);
     return ask({ since: new Date(until - length).toISOString(), until: new Date(until).toISOString() });
   }
   const all = await ask({});
@@ -148,7 +148,8 @@ function Slider({ bounds, isEmpty, jump, stepBy }) {
   const track = useRef(null);
   const [dragged, setDragged] = useState(null);
   const [hover, setHover] = useState(null);
-  const at = dragged ?? (isPast.value ? now.value : bounds.until);
+  const isTime = isPast.value && !Number.isNaN(now.value); // a link may have something else as its moment
+  const at = dragged ?? (isTime ? now.value : bounds.until);
   const part = Math.max(0, Math.min(1, (at - bounds.since) / (bounds.until - bounds.since)));
   const timeAt = (event) => {
     const box = track.current.getBoundingClientRect();
@@ -180,7 +181,7 @@ function Slider({ bounds, isEmpty, jump, stepBy }) {
   const shownAt = hover ?? dragged;
   return html`<div class="slider" ref=${track} role="slider" tabindex="0" aria-label="Moment" aria-orientation="horizontal"
     aria-valuemin=${Math.round(bounds.since)} aria-valuemax=${Math.round(bounds.until)} aria-valuenow=${Math.round(at)}
-    aria-valuetext=${isPast.value ? stamp(at) : "live"} aria-busy=${moving.value > 0}
+    aria-valuetext=${isTime ? stamp(at) : momentText("live")} aria-busy=${moving.value > 0}
     onPointerDown=${onDown} onPointerMove=${onMove} onPointerUp=${() => setDragged(null)} onPointerCancel=${() => setDragged(null)}
     onPointerLeave=${() => setHover(null)} onKeyDown=${onKeyDown}>
     <span class="slider-after" style=${{ left: `${part * 100}%` }}></span>
