@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -137,3 +138,17 @@ def test_operations_pass_axe(open_console: Opened, served: Served, bus: Bus, sch
     expect(window.get_by_label("The types as YAML")).to_be_visible()
     assert violations(window) == []
     assert window.evaluate("() => document.querySelector('.operations').scrollWidth <= innerWidth")
+
+
+@pytest.mark.browser
+def test_a_lease_is_measured_from_now_while_the_past_is_shown(console: Console, bus: Bus) -> None:
+    """Operations shows the present, whatever moment the time bar shows."""
+    page = bus.page("operations:lease")
+    start = bus.position()
+    page.add("observation", "to be handled")
+    yesterday = (datetime.now(UTC) - timedelta(days=1)).isoformat().replace("+00:00", "Z")
+    with bus.subscribe("leased", pages=[page.name], after=start) as deliveries:
+        next(iter(deliveries))
+        window = console.open(f"#/operations?at={yesterday}")
+        lease = window.get_by_role("region", name="Subscriptions").get_by_role("row", name=re.compile("leased"))
+        expect(lease.locator("time").first).to_have_text(re.compile(r"^\d+s$"))

@@ -10,9 +10,9 @@ export function Age({ at, fromNow = false }) {
   return html`<time class="number" datetime=${new Date(millis(at)).toISOString()} title=${stamp(millis(at), true)}>${text}</time>`;
 }
 
-/** How long it is until something: "5m 12s", and "over" afterwards. `soon` is when it begins to look urgent. */
-export function Countdown({ until, soon = 60_000, over = "over" }) {
-  const left = useComputed(() => millis(until) - now.value);
+/** How long it is until something, from the moment shown or from now: "5m 12s", and "over" afterwards. `soon` is when it begins to look urgent. */
+export function Countdown({ until, soon = 60_000, over = "over", fromNow = false }) {
+  const left = useComputed(() => millis(until) - (fromNow ? wall : now).value);
   const text = useComputed(() => (left.value <= 0 ? over : duration(left.value))).value;
   const urgent = useComputed(() => left.value < soon).value;
   return html`<time class="number ${urgent ? "soon" : ""}" datetime=${new Date(millis(until)).toISOString()}
