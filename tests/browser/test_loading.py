@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from scratchbus import Bus
-from tests.browser.conftest import Console
+from tests.browser.conftest import Console, Opened
+from tests.browser.serving import Served
 
 _SLOW = """
     const ask = window.fetch;
@@ -107,3 +108,25 @@ def test_details_disappear_with_their_observation(console: Console, bus: Bus) ->
     page.clear_resolved([gone.id])
     expect(window.get_by_text(re.compile("It is not on this page"))).to_be_visible()
     expect(window.locator(".detail-content")).to_have_count(0)
+
+
+@pytest.mark.browser
+def test_events_arrive_although_the_first_requests_for_the_stream_failed(open_console: Opened, served: Served) -> None:
+    """A server that fails for a moment, but is ready, is asked again."""
+    console = open_console(served, sees_failures=True)
+    failed: list[str] = []
+
+    def fail_first(route: Route) -> None:
+        if len(failed) == 3:
+            route.continue_()
+        else:
+            failed.append(route.request.url)
+            route.fulfill(status=500, body="")
+
+    console.window.route(re.compile(r"/events\?last=1$"), fail_first)
+    with console.window.expect_request(re.compile(r"/events\?after="), timeout=30_000):
+        console.open("#/now?page=loading:stream")
+    assert len(failed) == 3
+    with Bus.connect(served.url, source="daemon") as bus:
+        bus.page("loading:stream").add("observation", "arrived")
+    console.expect_rows("arrived")

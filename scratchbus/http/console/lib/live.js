@@ -46,12 +46,19 @@ async function open() {
     try {
       last ??= (await get("/events", { last: 1 })).position;
       connect();
-    } catch {
+    } catch (error) {
       probe();
+      if (error.status !== 403) openLater(); // a token that may not read events will not be allowed to later either
     } finally {
       opening = null;
     }
   })();
+}
+
+/** Try again, less and less often. */
+function openLater() {
+  setTimeout(open, delay);
+  delay = Math.min(2 * delay, LATEST);
 }
 
 function connect() {
@@ -63,13 +70,12 @@ function connect() {
   source.onerror = again;
 }
 
-/** After the stream broke: find out why, and try again, less and less often. */
+/** After the stream broke: find out why, and try again. */
 async function again() {
   close();
   await probe();
   await get("/me").catch(() => {}); // a stream does not say that one may no longer listen; this does
-  setTimeout(open, delay);
-  delay = Math.min(2 * delay, LATEST);
+  openLater();
 }
 
 function take(message) {
