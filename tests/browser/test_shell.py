@@ -549,3 +549,24 @@ def test_long_words_are_broken_at_a_narrow_width(open_console: Opened, served: S
         window = console.open(f"#/{address}")
         expect(window.get_by_text(word).first).to_be_visible()
         assert window.evaluate(f"(each => each.scrollWidth - each.clientWidth)(document.querySelector('{view}'))") == 0
+
+
+@pytest.mark.browser
+def test_a_low_window_shows_several_rows(open_console: Opened, served: Served, bus: Bus) -> None:
+    """A laptop zoomed to 200 % has 640 by 400 pixels, a phone on its side fewer; the rows keep a third."""
+    page = bus.page("shell:low")
+    for number in range(30):
+        page.add(("observation", "risk_alert")[number % 2], f"row {number}")
+    for number in range(30):
+        bus.facts("shell-low").assert_fact(f"shop {number}", "runs_on", "Node 24")
+    for width, height in ((640, 400), (667, 375), (1280, 500)):
+        console = open_console(served, width=width, height=height)
+        for view in ("now?page=shell:low", "memory?scope=shell-low", "log"):
+            body = console.open(f"#/{view}").locator(".table-body")
+            expect(body.get_by_role("row").first).to_be_visible()
+            console.window.wait_for_selector(".slider")
+            settle(console.window)
+            box = body.bounding_box()
+            assert box is not None
+            assert box["height"] >= 0.35 * height, f"{view} at {width} by {height}"
+            assert console.window.evaluate("document.documentElement.scrollWidth <= innerWidth"), view
