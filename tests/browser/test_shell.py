@@ -570,3 +570,26 @@ def test_a_low_window_shows_several_rows(open_console: Opened, served: Served, b
             assert box is not None
             assert box["height"] >= 0.35 * height, f"{view} at {width} by {height}"
             assert console.window.evaluate("document.documentElement.scrollWidth <= innerWidth"), view
+
+
+@pytest.mark.browser
+def test_a_refusal_of_a_request_from_before_the_sign_in_does_not_sign_out(
+    open_console: Opened, served: Served, tmp_path: Path
+) -> None:
+    """It arrives when the token is already accepted."""
+    tokens = McpTokens(tmp_path / "tokens.yaml")
+    secret = tokens.add("late", McpIdentity.of("late"), scopes=["read"])
+    with serve(served.url, tokens=tmp_path / "tokens.yaml") as strict:
+        window = open_console(strict, sees_failures=True).window
+        expect(window.get_by_text("You are not signed in.")).to_be_visible()
+        held: list[Route] = []
+        window.route(re.compile("/types$"), lambda route: held.append(route) if not held else route.continue_())
+        window.evaluate("() => void import('/console/lib/connection.js').then(module => module.reloadAll())")
+        while not held:
+            window.wait_for_timeout(20)
+        window.get_by_label("Token").fill(secret)
+        window.get_by_role("button", name="Sign in").click()
+        expect(window.locator(".connection.live")).to_be_visible()
+        held[0].fulfill(status=401, json={"title": "Unauthenticated"})
+        window.wait_for_timeout(500)
+        expect(window.locator(".connection.live")).to_be_visible()

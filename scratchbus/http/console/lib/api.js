@@ -1,5 +1,5 @@
 // The HTTP API client: reads at the moment shown, writes that are safe to retry, problems as errors.
-import { connection, noteState, probe } from "./connection.js";
+import { connection, epoch, noteState, probe } from "./connection.js";
 import { moment, setClockBy } from "./time.js";
 import { param } from "./route.js";
 
@@ -62,6 +62,7 @@ export function newKey() {
 
 async function send(method, resource, { query = {}, body, headers = {}, signal }) {
   const given = body === undefined ? {} : { "Content-Type": "application/json" };
+  const begun = epoch.peek();
   let response;
   try {
     response = await fetch(address(resource, query), {
@@ -77,7 +78,7 @@ async function send(method, resource, { query = {}, body, headers = {}, signal }
     throw error;
   }
   setClockBy(response.headers.get("Date"));
-  if (!response.ok) throw await problemOf(response);
+  if (!response.ok) throw await problemOf(response, begun);
   if (["connecting", "server-away"].includes(connection.peek().state)) noteState("live");
   if (response.status === 204) return null;
   const isJson = /\bjson\b/.test(response.headers.get("Content-Type") ?? "");
@@ -87,14 +88,15 @@ async function send(method, resource, { query = {}, body, headers = {}, signal }
   return answer;
 }
 
-async function problemOf(response) {
+/** Return the error of an answer; `begun` is the epoch of its request, which may be older than a sign-in. */
+async function problemOf(response, begun) {
   let body = {};
   try {
     body = await response.json();
   } catch {
     // an answer from something between here and the server; its status has to do
   }
-  if (response.status === 401) noteState("signed-out", body.detail);
+  if (response.status === 401 && epoch.peek() === begun) noteState("signed-out", body.detail);
   if (response.status === 503) probe(); // it may be the engine, or only an archive or files
   return new Problem(response.status, body);
 }
