@@ -50,6 +50,14 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 @pytest.fixture
+def own_server(tmp_path: Path) -> Iterator[Served]:
+    """A server and a bus of this test only."""
+    with serve(f"embedded://{tmp_path}") as running:
+        yield running
+    stop_engine(tmp_path)
+
+
+@pytest.fixture
 def bus(served: Served) -> Iterator[Bus]:
     """Another client of the bus, like a daemon."""
     with Bus.connect(served.url, source="daemon") as opened:

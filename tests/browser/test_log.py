@@ -130,15 +130,15 @@ def test_hostile_text_is_shown_as_text(console: Console, bus: Bus) -> None:
 
 @pytest.mark.browser
 @pytest.mark.timeout(600)
-def test_a_hundred_thousand_rows_scroll(open_console: Opened, served: Served) -> None:
+def test_a_hundred_thousand_rows_scroll(open_console: Opened, own_server: Served) -> None:
     """Only visible rows are in the document, frames stay short, and live rows do not move the visible ones."""
-    with Bus.connect(served.url, source="daemon", max_observations=200_000) as bus:
+    with Bus.connect(own_server.url, source="daemon", max_observations=200_000) as bus:
         page = bus.page("log:many")
         for batch in range(100):
             page.add_many(
                 [NewObservation(type="observation", content=f"row {batch * 1000 + each}") for each in range(1000)]
             )
-        console = open_console(served)
+        console = open_console(own_server)
         window = console.open("#/log?q=page:log:many")
         window.wait_for_selector(".log-table .table-row")
         read_all = """async () => {

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
 
-from scratchbus import Bus, stop_engine
+from scratchbus import Bus
 from tests.browser.conftest import Console, Opened
-from tests.browser.serving import Served, serve
+from tests.browser.serving import Served
 from tests.browser.test_shell import violations
 
 
@@ -47,14 +46,6 @@ def test_dead_letters_are_retried_and_dropped(console: Console, bus: Bus) -> Non
     window.get_by_role("dialog").get_by_role("button", name="Drop", exact=True).click()
     expect(letters).to_have_count(0)
     assert bus.dead_letters("mail") == []
-
-
-@pytest.fixture
-def own_server(tmp_path: Path) -> Iterator[Served]:
-    """A server and a bus of this test only."""
-    with serve(f"embedded://{tmp_path}") as running:
-        yield running
-    stop_engine(tmp_path)
 
 
 @pytest.mark.browser
