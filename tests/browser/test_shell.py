@@ -593,3 +593,32 @@ def test_a_refusal_of_a_request_from_before_the_sign_in_does_not_sign_out(
         held[0].fulfill(status=401, json={"title": "Unauthenticated"})
         window.wait_for_timeout(500)
         expect(window.locator(".connection.live")).to_be_visible()
+
+
+@pytest.mark.browser
+def test_signing_out_leaves_nothing_and_lets_another_sign_in(
+    open_console: Opened, served: Served, bus: Bus, tmp_path: Path
+) -> None:
+    """The menu names the caller and the scopes; after signing out, what was shown is gone."""
+    bus.page("shell:out").add("observation", "for ann's eyes")
+    tokens = McpTokens(tmp_path / "tokens.yaml")
+    ann = tokens.add("ann", McpIdentity.of("ann"), scopes=["read", "act"])
+    bob = tokens.add("bob", McpIdentity.of("bob"), scopes=["memory"])
+    with serve(served.url, tokens=tmp_path / "tokens.yaml") as strict:
+        console = open_console(strict, sees_failures=True)
+        window = console.window
+        window.goto(f"{strict.origin}/#/now?page=shell:out")
+        window.get_by_label("Token").fill(ann)
+        window.get_by_role("button", name="Sign in").click()
+        console.expect_rows("for ann's eyes")
+        window.get_by_role("button", name="Signed in as ann").click()
+        expect(window.get_by_role("menuitem", name="ann")).to_contain_text("read, act")
+        settle(window)
+        assert not violations(window)
+        window.get_by_role("menuitem", name="Sign out").click()
+        expect(window.get_by_text("You are not signed in.")).to_be_visible()
+        expect(window.get_by_text("for ann's eyes")).to_have_count(0)
+        window.get_by_label("Token").fill(bob)
+        window.get_by_role("button", name="Sign in").click()
+        expect(window.get_by_role("button", name="Signed in as bob")).to_be_visible()
+        expect(window.locator(".connection")).to_have_text("Not live")

@@ -3,9 +3,9 @@ import { html, render, useEffect, useLayoutEffect, useState } from "./lib/base.j
 import { write } from "./lib/api.js";
 import { connection, noteState, probe } from "./lib/connection.js";
 import { useKeys } from "./lib/keys.js";
-import { startStream } from "./lib/live.js";
+import { isDenied, startStream } from "./lib/live.js";
 import { go, link, route } from "./lib/route.js";
-import { page, pages, theme } from "./lib/state.js";
+import { caller, page, pages, theme } from "./lib/state.js";
 import { visible } from "./lib/text.js";
 import { Age } from "./ui/times.js";
 import { isPast } from "./lib/time.js";
@@ -15,7 +15,7 @@ import { choosePage } from "./ui/pagepicker.js";
 import { Menu } from "./ui/menu.js";
 import { messageOf, ProblemNote } from "./ui/problem.js";
 import { Silenced } from "./ui/silenced.js";
-import { Toasts } from "./ui/toast.js";
+import { toast, Toasts } from "./ui/toast.js";
 import { VIEWS } from "./views.js";
 import Now from "./views/now.js";
 
@@ -57,12 +57,32 @@ function Header({ view }) {
       <a href=${link({}, name)} aria-current=${name === view.name ? "page" : undefined}>${title}</a></li>`)}</ul></nav>
     <div class="top-end">
       <${Connection} />
+      <${Account} />
       <${Menu} label="Colours" title="Light or dark (t)" className="icon" align="right" items=${THEMES.map(([name, label]) =>
         ({ label, checked: theme.value === name, run: () => (theme.value = name) }))}>◐<//>
       <button type="button" class="icon" aria-label="Keyboard shortcuts" title="Keyboard shortcuts (?)"
         onClick=${() => openDialog((close) => html`<${KeyHelp} onClose=${close} />`)}>?</button>
     </div>
   </header>`;
+}
+
+/** The name and the scopes of the caller, and the way to use another token. */
+function Account() {
+  if (!caller.value || connection.value.state === "signed-out") return null;
+  const { name, scopes } = caller.value;
+  return html`<${Menu} label="Signed in as ${visible(name)}" title="Signed in as ${visible(name)}" className="icon" align="right" items=${[
+    { label: visible(name), hint: scopes.join(", ") || "no scope", disabled: true }, null, { label: "Sign out", run: signOut }]}>
+    <svg viewBox="0 0 20 20" width="16" height="16" aria-hidden="true"><circle cx="10" cy="6.5" r="3.7" /><path d="M2.5 18a7.5 7.5 0 0 1 15 0z" /></svg><//>`;
+}
+
+/** Give the cookie up, and load the console again, so that nothing of what it showed stays. */
+async function signOut() {
+  try {
+    await write("POST", "/logout");
+    location.reload();
+  } catch (problem) {
+    toast(messageOf(problem), { kind: "error" });
+  }
 }
 
 const Logo = () => html`<svg viewBox="0 0 20 20" width="20" height="20" aria-hidden="true">
@@ -77,8 +97,10 @@ function OpenCount() {
 function Connection() {
   const { state } = connection.value;
   const text = { live: "Live", connecting: "Connecting", "server-away": "Server away", "engine-away": "Engine away", "signed-out": "Signed out" }[state];
-  return html`<span class="connection ${state} ${isPast.value ? "in-past" : ""}" title=${text}>
-    <span class="dot"></span><span class="connection-text">${state === "live" && isPast.value ? "Past" : text}</span></span>`;
+  const isStill = state === "live" && isDenied.value;
+  return html`<span class="connection ${state} ${isPast.value ? "in-past" : ""} ${isStill ? "is-still" : ""}"
+    title=${isStill ? "This token may not read events, so changes appear only when you load again" : text}>
+    <span class="dot"></span><span class="connection-text">${state !== "live" ? text : isPast.value ? "Past" : isStill ? "Not live" : text}</span></span>`;
 }
 
 /** What is wrong with the connection, and what happens next. */

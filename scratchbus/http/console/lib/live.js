@@ -20,6 +20,9 @@ let opening = null;
 /** How many events have come since the console was opened. */
 export const received = signal(0);
 
+/** Whether the caller may not read events, so that nothing shown changes by itself. */
+export const isDenied = signal(false);
+
 /** Call `listener` with events as they come, several at a time, oldest first. Returns what ends it. */
 export function onEvents(listener) {
   listeners.add(listener);
@@ -44,15 +47,27 @@ async function open() {
   if (source || opening || !["live", "connecting"].includes(connection.peek().state)) return;
   opening = (async () => {
     try {
-      last ??= (await get("/events", { last: 1 })).position;
+      last ??= await endOfLog();
       connect();
-    } catch (error) {
+    } catch {
       probe();
-      if (error.status !== 403) openLater(); // a token that may not read events will not be allowed to later either
+      if (!isDenied.peek()) openLater();
     } finally {
       opening = null;
     }
   })();
+}
+
+/** Return the position after the last event; it also says whether the caller may read events. */
+async function endOfLog() {
+  try {
+    const { position } = await get("/events", { last: 1 });
+    isDenied.value = false;
+    return position;
+  } catch (error) {
+    isDenied.value = error.status === 403;
+    throw error;
+  }
 }
 
 /** Try again, less and less often. */
@@ -66,7 +81,7 @@ function connect() {
   source = new EventSource(address("/events", { after: last }));
   for (const kind of EVENT_KINDS) source.addEventListener(kind, take);
   for (const name of ["position-lost", "rewound"]) source.addEventListener(name, restart);
-  source.onopen = () => (delay = SOONEST);
+  source.onopen = () => ((delay = SOONEST), (isDenied.value = false));
   source.onerror = again;
 }
 
@@ -74,8 +89,8 @@ function connect() {
 async function again() {
   close();
   await probe();
-  await get("/me").catch(() => {}); // a stream does not say that one may no longer listen; this does
-  openLater();
+  await endOfLog().catch(() => {}); // a stream does not say that one may no longer listen; this does
+  if (!isDenied.peek()) openLater();
 }
 
 function take(message) {
