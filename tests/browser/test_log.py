@@ -130,7 +130,7 @@ def test_hostile_text_is_shown_as_text(console: Console, bus: Bus) -> None:
 
 @pytest.mark.browser
 @pytest.mark.timeout(600)
-def test_a_hundred_thousand_rows_scroll(open_console: Opened, own_server: Served) -> None:
+def test_a_hundred_thousand_rows_scroll(own_server: Served, open_console: Opened) -> None:
     """Only visible rows are in the document, frames stay short, and live rows do not move the visible ones."""
     with Bus.connect(own_server.url, source="daemon", max_observations=200_000) as bus:
         page = bus.page("log:many")

@@ -199,3 +199,22 @@ def test_a_summary_expands_and_a_text_file_opens(console: Console, bus: Bus) -> 
     expect(window.locator(".files-table tbody tr")).to_have_count(2)
     window = console.open(f"#/memory?session=memory-turns&tab=files&at={before}")
     expect(window.get_by_text("There were no files then")).to_be_visible()
+
+
+@pytest.mark.browser
+def test_of_many_sessions_the_newest_and_the_chosen_are_listed(own_server: Served, open_console: Opened) -> None:
+    """A button shows more, and a search finds the rest."""
+    with Bus.connect(own_server.url, source="agent") as bus:
+        for number in range(450):
+            bus.notes(f"case-{number:03}").add("a note")
+    window = open_console(own_server).open("#/memory?session=case-002")
+    tree = window.get_by_role("region", name="Scopes, sessions and agents")
+    expect(tree.locator(".tree-link")).to_have_count(201)
+    expect(tree.locator(".tree-link").first).to_contain_text("case-44")
+    expect(tree.locator("[aria-current=true]")).to_contain_text("case-002")
+    expect(tree.get_by_text("200 of 450 sessions")).to_be_visible()
+    tree.get_by_role("button", name="Show more").click()
+    expect(tree.locator(".tree-link")).to_have_count(401)
+    tree.get_by_role("searchbox").fill("case-01")
+    expect(tree.locator(".tree-link")).to_have_count(10)
+    expect(tree.get_by_role("button", name="Show more")).to_have_count(0)
