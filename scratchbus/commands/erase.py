@@ -114,7 +114,9 @@ def _erase_one(
             yield from _erase_archived(core, archiving, tombstone)
         except (ArchiveError, ArchiveBusy, PositionLost) as failure:
             failures.append(failure)
-    except Exception:
+    except GeneratorExit:
+        raise  # nothing more can be sent
+    except BaseException:  # such as Ctrl-C or a cancellation
         yield from archiving.leave()
         raise
     yield from archiving.leave()
@@ -144,7 +146,9 @@ def _erase(core: Core, archiving: Archiving, occasion: Occasion, id: str, reason
     try:
         yield from clear(lease, kept=(lease.live,))
         yield from _append_tombstone(core, lease, archiving, occasion, id, reason)
-    except Exception:
+    except GeneratorExit:
+        raise  # nothing more can be sent
+    except BaseException:
         yield from lease.leave()
         raise
     yield from lease.leave()

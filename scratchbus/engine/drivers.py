@@ -92,7 +92,9 @@ class Engine(Pool):
                     time.sleep(request.seconds)
                 else:
                     reply = self._call(request.call)
-            except (Interrupted, ScratchbusError, redis_errors.RedisError, OSError) as error:  # others end the run
+            except (Interrupted, ScratchbusError, redis_errors.RedisError, OSError) as error:
+                step, reply = conversation.throw, error
+            except KeyboardInterrupt as error:  # so that the conversation releases what it holds
                 step, reply = conversation.throw, error
 
     def execute(self, call: Call) -> list[Any]:

@@ -120,8 +120,16 @@ class AsyncEngine(AsyncPool):
                     # end
                 else:
                     reply = await self._call(request.call)
-            except (Interrupted, ScratchbusError, redis_errors.RedisError, OSError) as error:  # others end the run
+            except (Interrupted, ScratchbusError, redis_errors.RedisError, OSError) as error:
                 step, reply = conversation.throw, error
+            # asyncio only:
+            except asyncio.CancelledError as error:  # so that the conversation releases what it holds
+                step, reply = conversation.throw, error
+            # end
+            # blocking only:
+            # except KeyboardInterrupt as error:  # so that the conversation releases what it holds
+            #     step, reply = conversation.throw, error
+            # end
 
     async def execute(self, call: Call) -> list[Any]:
         """Send one request. Raises Interrupted if the reply to a write was lost, else our own engine errors."""

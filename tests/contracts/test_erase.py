@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from contextlib import suppress
@@ -12,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from scratchbus import Bus, NewObservation, Page, because
+from scratchbus import AsyncBus, Bus, NewObservation, Page, because
 from scratchbus.archive.archive_check import verify
 from scratchbus.archive.stores import DirectoryStore, open_store
 from scratchbus.domain.events import Added, Updated
 from scratchbus.domain.position import Position
-from scratchbus.engine.steps import Step, ask
+from scratchbus.engine.steps import Fetch, Pause, Step, ask
 from scratchbus.errors import (
     ArchiveBusy,
     ArchiveDamaged,
@@ -46,7 +47,7 @@ from scratchbus.subscriptions import settlement
 from tests.clock import Clock
 from tests.contracts.test_export import export
 from tests.contracts.test_verify import live
-from tests.engines import ONE
+from tests.engines import ONE, Engine
 from tests.inspection import archive, documents, entries, heads, keys_of, outdate, project, send
 from tests.past_pages import only, stored_snapshots
 from tests.waiting import eventually
@@ -374,6 +375,45 @@ def test_erase_clears_the_leftovers_of_a_killed_import(
     assert other.verify().findings == []
 
 
+def _interrupt(*_: object) -> Step[None]:
+    yield Fetch(_die)
+
+
+def test_an_interrupted_erasure_releases_its_leases(bus: Bus, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    id, other = add_secret(page), page.add("observation", "another").id
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    for step in ("_append_tombstone", "_erase_archived"):
+        with monkeypatch.context() as patch:
+            patch.setattr(f"scratchbus.commands.erase.{step}", _interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                page.erase(id, reason="asked for")
+        page.erase(other, reason="asked for")
+    page.erase(id, reason="asked for")
+    assert keys_with(bus, SECRET) == []
+
+
+async def test_a_cancelled_erasure_releases_its_leases(
+    engine: Engine, bus_name: str, page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id, other = add_secret(page), page.add("observation", "another").id
+    reached = asyncio.Event()
+
+    def wait(*_: object) -> Step[None]:
+        reached.set()
+        yield Pause(3600)
+
+    async with AsyncBus.connect(engine.url, source="tester", bus=bus_name, shards=engine.shards) as bus:
+        with monkeypatch.context() as patch:
+            patch.setattr("scratchbus.commands.erase._append_tombstone", wait)
+            erasing = asyncio.create_task(bus.page().erase(id, reason="asked for"))
+            await asyncio.wait_for(reached.wait(), 10)
+            erasing.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await erasing
+        monkeypatch.setattr("scratchbus.commands.erase._CHECKS", 0)
+        await bus.page().erase(other, reason="asked for")
+
+
 def test_erase_is_refused_during_a_rebuild(bus: Bus, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     id = add_secret(page)
     lease = bus.converse(leases.take(keys_of(bus), "another"))
@@ -647,9 +687,9 @@ def test_events_that_an_erase_at_work_has_left_in_the_archive_are_no_finding(
     add_more(archived)
     archive(archived)
     with monkeypatch.context() as patch:
-        patch.setattr("scratchbus.archive.archive_reader.erase_events", _die)
+        patch.setattr("scratchbus.archive.archive_reader.erase_events", _kill)
         patch.setattr("scratchbus.commands.erase._LEASE_MS", 3_000)
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(SystemExit):
             page.erase(id, reason="asked for")
         assert archived.verify().findings == []
     eventually(lambda: {finding.kind for finding in archived.verify().findings} == {"archive"})
@@ -660,6 +700,10 @@ def test_events_that_an_erase_at_work_has_left_in_the_archive_are_no_finding(
 
 def _die(*arguments: object) -> None:
     raise KeyboardInterrupt
+
+
+def _kill(*arguments: object) -> None:
+    raise SystemExit  # which releases nothing, like a kill
 
 
 def test_erase_without_archive_url_is_refused(archived: Bus, connect: Callable[..., Bus]) -> None:
