@@ -7,6 +7,7 @@ manager binds a session to the token that started it, and keeps web pages from r
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final, NamedTuple
@@ -97,7 +98,7 @@ class _Reception:
         self._security = security
         self._tasks = tasks
         self._managers: dict[Admission, StreamableHTTPSessionManager] = {}
-        self._lock = anyio.Lock()
+        self._opening: dict[Admission, anyio.Lock] = defaultdict(anyio.Lock)
 
     async def verify_token(self, token: str) -> AccessToken | None:
         """Return the access a token gives; None if it is unknown."""
@@ -129,7 +130,7 @@ class _Reception:
         return _error(403, "insufficient_scope", f"this token grants none of the tools here: {', '.join(self._groups)}")
 
     async def _manager(self, grant: Admission) -> StreamableHTTPSessionManager:
-        async with self._lock:
+        async with self._opening[grant]:  # one of many: others must not wait for a workspace that opens slowly
             if grant not in self._managers:
                 self._managers[grant] = await self._tasks.start(self._host, grant)
             return self._managers[grant]

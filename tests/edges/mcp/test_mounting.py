@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from starlette.routing import Mount, Route
 
 import scratchbus
 from scratchbus.errors import InvalidField
+from scratchbus.mcp.workspace import Workspace
 from tests.edges.mcp.conftest import Agent
 from tests.waiting import PATIENCE
 
@@ -107,3 +109,35 @@ async def test_a_mounted_server_offers_only_its_groups(tmp_path: Path, memory_ur
     with pytest.raises(InvalidField, match="everything"):
         async with scratchbus.mcp_app(tokens, ["everything"], is_local=True):
             pass
+
+
+async def test_a_token_whose_workspace_opens_slowly_delays_no_other(
+    tmp_path: Path, memory_url: str, page_name: str, monkeypatch: pytest.MonkeyPatch
+):
+    tokens = scratchbus.McpTokens(tmp_path / "tokens.yaml")
+    headers = {
+        agent: ACCEPTED
+        | {"Authorization": f"Bearer {tokens.add(agent, scratchbus.McpIdentity.of(agent, page=page_name))}"}
+        for agent in ("slow", "fast")
+    }
+    begun, open_it = anyio.Event(), Workspace.opened
+
+    @asynccontextmanager
+    async def opened(identity: scratchbus.McpIdentity, **settings: Any) -> AsyncIterator[Workspace]:
+        if identity.agent == "slow":
+            begun.set()
+            await anyio.sleep_forever()
+        async with open_it(identity, **settings) as workspace:
+            yield workspace
+
+    monkeypatch.setattr(Workspace, "opened", opened)
+    async with (
+        running(mounted(in_starlette, Route, tokens, memory_url)) as url,
+        httpx2.AsyncClient(timeout=PATIENCE) as http,
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(partial(http.post, f"{url}/mcp", json=LIST, headers=headers["slow"]))
+        with anyio.fail_after(PATIENCE / 2):
+            await begun.wait()
+            assert (await http.post(f"{url}/mcp", json=LIST, headers=headers["fast"])).status_code < 500
+        tasks.cancel_scope.cancel()
