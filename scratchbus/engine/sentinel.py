@@ -23,6 +23,7 @@ class Sentinels(Failover):
         self._sentinels = list(sentinels)
         self._name = master
         self._master: Address | None = None
+        self._was_known = False
 
     def address(self, shard: int) -> Address | None:
         """Return the master, which has all shards; None if it is unknown."""
@@ -31,7 +32,7 @@ class Sentinels(Failover):
     def learn(self) -> Learning[None]:
         """Ask the sentinels in turn until one names a server that confirms that it is the master.
 
-        Raises EngineMisconfigured if sentinels answer and none knows the master's name.
+        Raises EngineMisconfigured if sentinels answer and none has ever known the master's name.
         """
         last_problem: Exception | None = None
         for sentinel in list(self._sentinels):
@@ -44,12 +45,14 @@ class Sentinels(Failover):
                 if (yield from _is_master(address)):
                     # in a new list: other threads would see an empty one while this one is sorted
                     self._sentinels = sorted(self._sentinels, key=lambda each: each != sentinel)
-                    self._master = address
+                    self._master, self._was_known = address, True
                     return
                 last_problem = redis_errors.ReadOnlyError(f"{address[0]}:{address[1]} is not yet the master")
             except (redis_errors.RedisError, OSError) as problem:
                 if last_problem is None or self.is_transient(problem) == self.has_answered:
                     last_problem = problem  # one that passes, unless no sentinel has ever answered
+        if last_problem is None and self._was_known:  # as while it is configured anew
+            raise redis_errors.ClusterDownError(f"the sentinels no longer know the master {self._name!r}")
         if last_problem is None:
             raise EngineMisconfigured(f"the sentinels know no master {self._name!r}; check the name in the URL")
         raise last_problem

@@ -23,7 +23,7 @@ from scratchbus.engine.redirects import Address, OneServer, Sending, Topology, d
 from scratchbus.engine.sentinel import Sentinels
 from scratchbus.engine.steps import Call, Interrupted, Pause
 from scratchbus.engine.urls import read_hosts
-from scratchbus.errors import EngineUnreachable
+from scratchbus.errors import EngineMisconfigured, EngineUnreachable
 
 A, B, C = (("127.0.0.1", port) for port in (1, 2, 3))
 READ = Call(0, (("GET", "k"),))
@@ -134,6 +134,15 @@ def test_a_sentinel_with_another_password_is_passed_over() -> None:
     assert master_of(known, named, master) == C
     with pytest.raises(ReadOnlyError):  # which passes
         master_of(known, named, [[b"slave"]], refused)
+
+
+def test_sentinels_that_forget_a_master_are_asked_again() -> None:
+    with pytest.raises(EngineMisconfigured, match="know no master 'm'"):
+        master_of(Sentinels([A], "m"), [None])
+    known, master = Sentinels([A], "m"), ([[b"127.0.0.1", b"3"]], [[b"master"]])
+    assert master_of(known, *master) == C
+    answer, _ = converse(deliver(known, READ, "x"), ReadOnlyError("READONLY"), [None], *master, [b"v"])
+    assert answer == [b"v"]
 
 
 def test_a_thread_asks_the_sentinels_while_another_sorts_them() -> None:
