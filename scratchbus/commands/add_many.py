@@ -31,6 +31,8 @@ def add_many(core: Core, page: str, items: Sequence[NewObservation], event_id: s
         raise InvalidField("event_id", "give one for each item of a batch, or one for the whole batch, or none")
     if id_count and len({item.event_id for item in items}) < len(items):
         raise InvalidField("event_id", "two items of the batch have the same one; give each its own")
+    if event_id is not None:
+        check_event_id(event_id)
     if not items:
         return []
     parsed: list[dict[str, Any]] = []
@@ -40,6 +42,4 @@ def add_many(core: Core, page: str, items: Sequence[NewObservation], event_id: s
     except InvalidInput as error:
         name_item(error, len(parsed), len(items))
         raise
-    if event_id is not None:
-        check_event_id(event_id)
     return (yield from add_all(core, page, parsed, event_id))

@@ -8,7 +8,7 @@ import pytest
 
 from scratchbus import NewObservation
 from scratchbus.commands.add import decide, parse
-from scratchbus.errors import EventIdReused, InvalidField, PageFull, TooLarge
+from scratchbus.errors import EventIdReused, InvalidField, InvalidId, PageFull, TooLarge
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.ids import new_id
 from scratchbus.eventlog.writes import Ids
@@ -115,6 +115,8 @@ def test_batch_just_below_8_mebibytes_is_added(connect):
 
 def test_empty_batch_appends_nothing(bus, page):
     assert page.add_many([]) == []
+    with pytest.raises(InvalidId, match="event_id"):
+        page.add_many([], event_id="a b")
     assert log_length(bus) == 0
 
 
