@@ -109,8 +109,9 @@ class PageFull(Conflict):
     """The page is full, and no observation may be displaced."""
 
     def __init__(self, page: str, limit: int) -> None:
+        noun = "observation" if limit == 1 else "observations"
         super().__init__(
-            f"page {page!r} has {limit} open observations, the limit, and none may be displaced; those that wait for"
+            f"page {page!r} has {limit} open {noun}, the limit, and none may be displaced; those that wait for"
             " review count too, as they may become active again; resolve some or raise max_observations"
         )
         self.page = page

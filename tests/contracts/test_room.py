@@ -154,6 +154,13 @@ def test_higher_priority_is_not_displaced(three):
     assert contents(three) == ["2", "1", "0"]
 
 
+def test_the_limit_of_a_full_page_may_be_one(connect):
+    page = connect(max_observations=1, on_full="refuse").page()
+    page.add("observation", "x")
+    with pytest.raises(PageFull, match="has 1 open observation, the limit"):
+        page.add("observation", "y")
+
+
 def test_equal_priority_is_displaced(three):
     for n in range(4):
         three.add("risk_alert", f"{n}")
