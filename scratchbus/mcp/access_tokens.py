@@ -1,8 +1,8 @@
 """The tokens file: who may use a server over HTTP, under which identity, with which tools and scopes.
 
 A token is 256 random bits and the file holds only its SHA-256, which reveals nothing. A server reloads the file when it
-changes, so a revoked token is refused from the next request on. If the file cannot be read, or has no tokens (an editor
-may truncate it before writing), the server logs an error and keeps the tokens it last read.
+changes, so a revoked token is refused from the next request on. If the file cannot be read, or is empty (an editor may
+truncate it before writing), the server logs an error and keeps the tokens it last read. Deleting it revokes them all.
 """
 
 from __future__ import annotations

@@ -63,6 +63,10 @@ def test_changes_by_another_process_apply_at_once(file: Path):
     assert here.find(made) is not None
     there.revoke("laptop")
     assert here.find(made) is None
+    made = there.add("laptop", Identity.of("analyst"))
+    assert here.find(made) is not None
+    file.unlink()
+    assert here.find(made) is None
 
 
 def test_a_name_is_used_once_and_an_unknown_one_is_an_error(file: Path):
