@@ -6,7 +6,7 @@
 set -eu
 
 API=${API:-http://127.0.0.1:8765/api/v1}
-PAGE=${PAGE:-main}
+PAGE=$(printf %s "${PAGE:-main}" | sed "s|/|%2F|g") # as a URL needs it
 LIMIT=${LIMIT:-90}             # percent
 DISKS=${DISKS:-df -P -x tmpfs} # prints what is used as `df -P` does
 

@@ -79,11 +79,11 @@ def started(*command: object, **environment: str) -> Iterator[subprocess.Popen[s
 def test_the_shell_and_node_examples_work_together(bus: Bus, embedded_url: str, tmp_path: Path):
     disks = tmp_path / "df"
     disks.write_text("Filesystem 1024-blocks Used Available Capacity Mounted on\n/dev/a 100 95 5 95% /my data\n")
-    shell = {"DISKS": f"cat {disks}", "PAGE": "home"}
+    shell = {"DISKS": f"cat {disks}", "PAGE": "team/home"}
     with serving(embedded_url) as served, started(
-        "node", EXAMPLES / "node/router.mjs", API=served.api, PAGE="home"
+        "node", EXAMPLES / "node/router.mjs", API=served.api, PAGE="team/home"
     ) as node:  # fmt: skip
-        assert node.stdout.readline() == "ready: alerts on home\n"
+        assert node.stdout.readline() == "ready: alerts on team/home\n"
 
         def look():
             command = [str(EXAMPLES / "shell/disk_watch.sh"), "--once"]
@@ -96,7 +96,7 @@ def test_the_shell_and_node_examples_work_together(bus: Bus, embedded_url: str, 
 
         assert look() == look() == "alert: /my data is 95% full\n"
         assert node.stdout.readline() == "Disk /my data is 95% full -> Delete old logs on /my data\n"
-        page = bus.page("home")
+        page = bus.page("team/home")
         alert, advice = page.active()
         assert (alert.source, alert.occurrences, advice.source) == ("disk-watch", 2, "node-router")
         assert advice.evidence == [alert.id]
