@@ -288,9 +288,12 @@ def clear_resolved(core: Core, page: str, arguments: dict[str, Any]) -> Step[Non
         raise TooLarge("ids", len(command.ids), MAX_BATCH, "observations", "clear them in several calls")
     occasion = Occasion.of(core, page, command.event_id, "clear", command.ids)
     found = yield from get(core.log, page, [*command.ids], core.fresh)
+    kinds: dict[str, ObservationType | None] = {}
+    for name in {each.type for each in found.values()}:
+        kinds[name] = yield from type_or_none(core, name)
     writes = []
     for index, id in enumerate(command.ids):
-        lifecycle = lifecycle_of((yield from type_or_none(core, found[id].type)) if id in found else None)
+        lifecycle = lifecycle_of(kinds[found[id].type] if id in found else None)
         event = occasion.event(Cleared, id, nth_suffix(index))
         closed = lifecycle.of_class("closed")
         writes.append(Write(event, Op.CLEAR, occasion.digest, allowed=closed, verb="cleared", lifecycle=lifecycle))

@@ -114,6 +114,16 @@ def test_a_type_in_use_cannot_be_removed(bus, push):
     assert bus.page("somewhere").archive(story.id).status == "archived"
 
 
+def test_clearing_asks_once_for_a_type_that_was_removed(bus, push, monkeypatch):
+    push(bus, TWO)
+    page, refreshes, refresh = bus.page(), [], scope.refresh_registry
+    ids = [page.resolve(page.add("build_passed", "x").id).id for _ in range(3)]
+    push(bus, ONE)
+    monkeypatch.setattr(scope, "refresh_registry", lambda core: refreshes.append(core) or refresh(core))
+    page.clear_resolved(ids)
+    assert (page.list(), len(refreshes)) == ([], 1)
+
+
 def test_a_lifecycle_in_use_cannot_be_changed(bus, push):
     push(bus, ONE)
     story = bus.page().add("build_failed", "x")
