@@ -8,6 +8,7 @@ import stat
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from glob import escape
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
@@ -20,6 +21,7 @@ MAX_BYTES: Final = 1024 * 1024
 
 _QUIET = 0.1  # seconds
 _MAX_WAIT: Final = 2.0
+_MAX_AGE: Final = 3600  # seconds; a temporary file is in use for a moment
 _BOM: Final = b"\xef\xbb\xbf"
 _NEW_MODE: Final = 0o666
 
@@ -92,6 +94,7 @@ class SharedFile:
         it is replaced, it is put back.
         """
         data = (_BOM if (seen.data or b"").startswith(_BOM) else b"") + text.encode()
+        self._delete_leftovers()
         temporary = self.path.with_name(f".{self.path.name}.{secrets.token_hex(6)}.part")
         former = temporary.with_suffix(".old")  # another name of the file that is replaced
         file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, seen.mode)
@@ -114,6 +117,13 @@ class SharedFile:
         finally:
             for each in (temporary, former):
                 with suppress(OSError):
+                    each.unlink()
+
+    def _delete_leftovers(self) -> None:
+        """Delete the temporary files of writers that were killed."""
+        for each in self.path.parent.glob(f".{escape(self.path.name)}.{'[0-9a-f]' * 12}.part"):
+            with suppress(OSError):
+                if time.time() - each.stat().st_mtime > _MAX_AGE:
                     each.unlink()
 
     def _bytes(self) -> tuple[bytes | None, int]:

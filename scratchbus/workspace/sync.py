@@ -92,8 +92,8 @@ class SyncState:
             return MergeBase()
 
     def write(self, synced: MergeBase) -> None:
-        """Store a state atomically. Raises OSError."""
-        temporary = self._path.with_suffix(f".{os.getpid()}.part")
+        """Store a state atomically; the caller holds the lock. Raises OSError."""
+        temporary = self._path.with_suffix(".part")
         try:
             with temporary.open("w", encoding="utf-8") as file:
                 json.dump(asdict(synced), file)

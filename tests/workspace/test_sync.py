@@ -306,6 +306,21 @@ def test_a_file_changed_since_its_read_is_not_replaced(project: Path):
     assert [path.name for path in project.iterdir()] == ["TODO.md"]
 
 
+def test_files_that_a_killed_writer_left_are_deleted(bus: Bus, project: Path, sync: WorkspaceSync, tmp_path: Path):
+    sync.run()
+    (state,) = (tmp_path / "home").glob("workspace/*.json")
+    old, new, other = (project / f".TODO.md.{name}.part" for name in ("0" * 12, "1" * 12, "theirs"))
+    for each in (old, new, other):
+        each.write_text("x")
+    for each in (old, other):
+        os.utime(each, (0, 0))
+    state.with_suffix(".part").write_text("x")
+    bus.todo("s1").write([{"id": "a", "content": "one"}])
+    sync.run()
+    assert {path.name for path in project.iterdir()} == {"TODO.md", "NOTES.md", new.name, other.name}
+    assert list(state.parent.glob("*.part")) == []
+
+
 def test_a_write_during_a_replacement_is_restored(project: Path, monkeypatch: pytest.MonkeyPatch):
     file, replace = SharedFile(project, "TODO.md"), Path.replace
     file.path.write_text("one\n")
