@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from scratchbus.errors import ArchiveUnavailable, InvalidURL, SettingsError
@@ -19,7 +20,14 @@ except ImportError:  # an optional dependency
 
 
 class ObjectStore:
-    """Files in an object store, as durable as the store makes them."""
+    """Files in an object store, as durable as the store makes them.
+
+    The threads that send the requests of all stores start with the first request, and a forked child has none of them:
+    there, a request would wait for ever, and raises ArchiveUnavailable instead.
+    """
+
+    _first_process: ClassVar[int | None] = None
+    """The process that has these threads."""
 
     def __init__(self, objects: Objects, where: str) -> None:
         self._objects = objects
@@ -98,6 +106,13 @@ class ObjectStore:
 
     @contextmanager
     def _explained(self, name: str) -> Iterator[None]:
+        process = os.getpid()
+        ObjectStore._first_process = ObjectStore._first_process or process
+        if ObjectStore._first_process != process:
+            raise ArchiveUnavailable(
+                f"archive {self.where}/{name}: object stores cannot be used in a process that was forked after its"
+                " parent used one; start it with the method 'spawn' or 'forkserver' of multiprocessing instead"
+            )
         try:
             yield
         except (BaseError, OSError) as problem:

@@ -17,6 +17,7 @@ from scratchbus.archive.stores import open_store
 from scratchbus.errors import ArchiveDamaged, ArchiveUnavailable
 from tests.archive.buckets import Bucket, bucket
 from tests.inspection import settle
+from tests.log.test_forks import run_in_child
 
 
 @pytest.fixture
@@ -109,3 +110,17 @@ def test_an_existing_manifest_is_not_overwritten(bus: Bus, objects: Bucket) -> N
     before = objects.objects[f"pre/fix/{name}"]
     assert not store.put_new(name, b"another")
     assert objects.objects[f"pre/fix/{name}"] == before
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # newer Pythons warn of threads
+def test_a_forked_child_gets_an_error_if_its_parent_used_an_object_store(objects: Bucket) -> None:
+    store = open_store(objects.url)
+    store.put_new("a/one", b"1")
+
+    def read() -> None:
+        for held in (store, open_store(objects.url)):
+            with pytest.raises(ArchiveUnavailable, match=r"one: object stores cannot be used.*'spawn'"):
+                held.get("a/one")
+
+    run_in_child(read)
+    assert store.get("a/one") == b"1"
