@@ -259,7 +259,7 @@ def read_text(path: Path, error: FileError, named_by: str = "") -> str:
 def _expanded(name: str, value: Any, base: Path, where: str) -> Any:
     if name in ("home", "observation_types", "relations") and isinstance(value, str | Path):
         return base / _at_home(value, where)
-    if name == "archive_url" and isinstance(value, str | Path) and "://" not in str(value):
+    if name == "archive_url" and isinstance(value, str | Path) and value and "://" not in str(value):
         return str(base / _at_home(value, where))
     return value
 

@@ -6,10 +6,12 @@ import math
 import os
 import re
 from pathlib import Path
+from secrets import token_hex
 
 import pytest
 import yaml
 
+from scratchbus import Bus
 from scratchbus.errors import InvalidSource, SettingsError, SettingsFileError
 from scratchbus.settings import Settings, load_settings, shipped
 
@@ -223,6 +225,12 @@ def test_a_settings_file_that_is_not_utf_8_is_refused(tmp_path):
     file.write_bytes(b"bus: \xff\n")
     with pytest.raises(SettingsError, match="not UTF-8"):
         load_settings(file)
+
+
+def test_an_empty_archive_url_names_no_archive(write):
+    assert load_settings(write('archive_url: ""\n')).archive_url == ""
+    with Bus.connect(f"memory://{token_hex(6)}", source="t", archive_url="") as bus:
+        assert bus.core.log.archive is None
 
 
 def test_a_home_directory_that_is_not_known_is_refused(write, monkeypatch):
