@@ -60,18 +60,35 @@ def open_store(url: str | None) -> Store:
         raise SettingsError(NOT_SET)
     match = _SCHEME.match(url)
     if match is None:
-        return DirectoryStore(Path(url).expanduser())
+        return DirectoryStore(_path(url).expanduser())
     scheme = match[1].lower()
-    if scheme == "file":
+    try:
         parts = urlsplit(url)
+    except ValueError:  # its message may have a key
+        raise InvalidURL(f"archive_url: the host of this {scheme}:// URL is not valid; write {_FORMS}") from None
+    if scheme == "file":
         if parts.netloc not in ("", "localhost") or not parts.path:
-            raise InvalidURL(f"archive_url: {shown(url)} names a host; write file:///directory")
-        return DirectoryStore(Path(unquote(parts.path)))
+            host = parts.netloc.rpartition("@")[2]
+            raise InvalidURL(
+                f"archive_url: {shown(f'file://{host}{parts.path}')} names a host; write file:///directory"
+            )
+        return DirectoryStore(_path(unquote(parts.path)))
     if scheme in OBJECTS:
         from scratchbus.archive.object_store import ObjectStore  # late: an optional dependency, slow to import
 
         return ObjectStore.at(url)
     raise InvalidURL(f"archive_url: {scheme}:// is not an archive URL; write {_FORMS}")
+
+
+def _path(text: str) -> Path:
+    """Return a path. Raises InvalidURL for a name that no directory can have."""
+    try:
+        is_possible = b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        is_possible = False
+    if not is_possible:
+        raise InvalidURL(f"archive_url: no directory can have the name {shown(text)}; write {_FORMS}")
+    return Path(text)
 
 
 class DirectoryStore:

@@ -110,6 +110,13 @@ def test_the_error_of_an_unreachable_store_hides_its_key(monkeypatch):
         ("file://host/x", "names a host"),
         ("s3://KEY:s3cr3t@bucket/x?no_such_option=s3cr3t", "unknown option: no_such_option"),
         ("s3://", "cannot be used"),
+        ("s3://KEY:s3cr3t@[bucket", "host of this s3:// URL is not valid"),
+        ("s3://KEY:s3cr3t@bu\u2100cket", "host of this s3:// URL is not valid"),
+        ("file://KEY:s3cr3t@[", "host of this file:// URL is not valid"),
+        ("file://user:s3cr3t@host/x", "'file://host/x' names a host"),
+        ("some\0directory", "no directory can have the name"),
+        ("some\ud800directory", "no directory can have the name"),
+        ("file:///some%00directory", "no directory can have the name"),
     ],
 )
 def test_the_error_of_an_invalid_archive_url_hides_its_key(url, reason):
