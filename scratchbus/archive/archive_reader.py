@@ -136,7 +136,9 @@ class Archive:
         Raises ArchiveDamaged unless it reads back unchanged.
         """
         sha256 = hash_of(content).hexdigest()
-        self.store.put_new(table_file(self._bus, shard, sha256), content)
+        name = table_file(self._bus, shard, sha256)
+        if not self.store.put_new(name, content) and self.store.get(name) != content:
+            self.store.replace(name, content)  # a damaged one, which a rebuild no longer needs
         self.table(shard, sha256)
         return sha256
 

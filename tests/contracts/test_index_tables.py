@@ -263,6 +263,23 @@ def test_damaged_table_is_reported_and_rebuilt(connect, bus, page, tmp_path):
             assert fresh.page("main").get(gone.id)
 
 
+@pytest.mark.damages_the_log
+def test_rebuild_replaces_a_damaged_table_with_the_same_entries(connect, bus, page, tmp_path):
+    fill(page, 6)
+    page_all_out(bus)
+    expected = page.list(limit=None)
+    (file,) = tables_on_disk(tmp_path)
+    content = file.read_bytes()
+    file.write_bytes(content[:-3])
+    fresh = connect(archive_url=tmp_path / "archive")
+    fresh.rebuild()
+    page_all_out(fresh)
+    assert tables_of(fresh)
+    assert file.read_bytes() == content
+    assert fresh.page("main").list(limit=None) == expected
+    assert fresh.verify().is_sound
+
+
 def test_read_without_archive_url_says_to_set_it(connect, bus, page):
     gone = next(one for one in fill(page, 6) if one.content[-1] == "1")
     page_all_out(bus)
