@@ -535,7 +535,7 @@ class Bus(Memories):
     @property
     def types_version(self) -> int:
         """The version of the registry in use; each push increments it."""
-        return self.core.registry_version
+        return self.core.registry_version.number
 
     def refresh_types(self) -> bool:
         """Load the published registry if it is newer; return whether it was."""

@@ -567,7 +567,7 @@ class AsyncBus(AsyncMemories):
     @property
     def types_version(self) -> int:
         """The version of the registry in use; each push increments it."""
-        return self.core.registry_version
+        return self.core.registry_version.number
 
     async def refresh_types(self) -> bool:
         """Load the published registry if it is newer; return whether it was."""

@@ -199,7 +199,7 @@ class AsyncMemories:
     @property
     def relations_version(self: scope.AsyncHost) -> int:
         """The version of the relations in use, 0 for those of the file; each push increments it."""
-        return self.core.relations_version
+        return self.core.relations_version.number
 
     async def push_relations(
         self: scope.AsyncHost,

@@ -8,6 +8,7 @@ from typing import NamedTuple, cast
 from scratchbus.domain.checks import check_own_event_id
 from scratchbus.domain.digest import digest_of
 from scratchbus.domain.page_events import RelationsChanged, TypesChanged
+from scratchbus.domain.position import START, Position
 from scratchbus.domain.values import check_whole
 from scratchbus.engine.steps import Step
 from scratchbus.errors import VersionConflict
@@ -20,6 +21,20 @@ from scratchbus.readmodel.history import known_events
 from scratchbus.readmodel.queries import read_head
 
 
+class Version(NamedTuple):
+    """The version of a published text, 0 for none, and the position of its event.
+
+    A log that has lost events gives a number again, but at another position.
+    """
+
+    number: int = 0
+    position: Position = START
+
+
+UNPUBLISHED = Version()
+"""The version of a text that is not published."""
+
+
 class Published(NamedTuple):
     """A text to publish: the event, without an id, and the caller's guard; `verb` is for its digest."""
 
@@ -29,17 +44,22 @@ class Published(NamedTuple):
     expected_version: int | None
 
 
-def read_published(log: Log, subject: str, known_version: int = 0) -> Step[tuple[int, str | None]]:
-    """Return the published version, 0 for none, and its text unless it is the known one."""
+def read_published(log: Log, subject: str, known: Version = UNPUBLISHED) -> Step[tuple[Version, str | None]]:
+    """Return the published version, and its text unless it is the known one."""
     head = yield from read_head(log, SYSTEM_PAGE, subject)
-    if head is None or head.version == known_version:
-        return head.version if head else 0, None
-    (event,) = yield from known_events(log, [head.event_position(0)])
-    return head.version, cast(TypesChanged | RelationsChanged, event).text
+    if head is None:
+        return UNPUBLISHED, None
+    version = Version(head.version, head.event_position(0))
+    if version == known:
+        return version, None
+    (event,) = yield from known_events(log, [version.position])
+    return version, cast(TypesChanged | RelationsChanged, event).text
 
 
-def publish(log: Log, publication: Published, check: Callable[[str | None], Step[None]]) -> Step[tuple[bool, int]]:
-    """Publish a text; return whether that changed anything, and its version if it was appended now, else 0.
+def publish(
+    log: Log, publication: Published, check: Callable[[str | None], Step[None]]
+) -> Step[tuple[bool, Version | None]]:
+    """Publish a text; return whether that changed anything, and its version if it was appended now.
 
     `check` gets the text in force, None if there is none, and may refuse it. Raises VersionConflict if someone else has
     published meanwhile, or since the expected version. A retry with the same event id gets the first answer.
@@ -48,15 +68,15 @@ def publish(log: Log, publication: Published, check: Callable[[str | None], Step
     if publication.expected_version is not None:
         check_whole("expected_version", publication.expected_version, minimum=0)
     subject, text = publication.event.subject, publication.event.text
-    version, current = yield from read_published(log, subject)
+    (version, _), current = yield from read_published(log, subject)
     digest = digest_of(publication.verb, text) if publication.event_id is not None else ""
     event = publication.event.placed(id=publication.event_id or new_event_id())
     if digest and (yield from find_attempt(log, SYSTEM_PAGE, Write(event, Op.PUT, digest))) is not None:
-        return True, 0
+        return True, None
     if publication.expected_version is not None and publication.expected_version != version:
         raise VersionConflict(subject, publication.expected_version, version)
     if current == text:
-        return False, 0
+        return False, None
     yield from check(current)
     appended = yield from append(log, SYSTEM_PAGE, [Write(event, Op.PUT, digest, version=version)])
-    return True, appended.written[0].version if appended.written else 0
+    return True, Version(appended.written[0].version, appended.written[0].position) if appended.written else None

@@ -10,7 +10,7 @@ from scratchbus.engine.steps import Step
 from scratchbus.eventlog.keys import SYSTEM_PAGE
 from scratchbus.readmodel import fact_index
 from scratchbus.readmodel.memory_cache import MemoryCache
-from scratchbus.readmodel.published_registries import Published, publish, read_published
+from scratchbus.readmodel.published_registries import Published, Version, publish, read_published
 from scratchbus.readmodel.relations_file import as_relations
 from scratchbus.readmodel.scope import REGISTRY_AGE, Core
 
@@ -40,7 +40,7 @@ def refresh_relations(core: Core) -> Step[bool]:
     version, text = yield from read_published(core.log, SUBJECT, core.relations_version)
     core.relations_checked = time.monotonic()
     if text is not None:
-        _use(core, parse_relations(text, f"relations (version {version})"), version)
+        _use(core, parse_relations(text, f"relations (version {version.number})"), version)
     return text is not None
 
 
@@ -53,7 +53,7 @@ def push_relations(core: Core, source: object, event_id: str | None, expected_ve
     event = RelationsChanged(page=SYSTEM_PAGE, subject=SUBJECT, by=core.by, text=relations.text)
     published = Published("push_relations", event, event_id, expected_version)
     has_changed, version = yield from publish(core.log, published, _accept)
-    if version:
+    if version is not None:
         _use(core, relations, version)
     return has_changed
 
@@ -63,6 +63,6 @@ def _accept(current: str | None) -> Step[None]:
     yield from ()
 
 
-def _use(core: Core, relations: RelationRegistry, version: int) -> None:
+def _use(core: Core, relations: RelationRegistry, version: Version) -> None:
     core.relations, core.relations_version = relations, version
     core.facts = MemoryCache(fact_index.kind(relations))  # the cached ones were read with the old relations

@@ -21,7 +21,7 @@ from scratchbus.eventlog.keys import SYSTEM_PAGE
 from scratchbus.eventlog.layouts import Head
 from scratchbus.eventlog.tail_readers import AsyncFeeds, Feeds
 from scratchbus.readmodel.page_query import Freshness
-from scratchbus.readmodel.published_registries import Published, publish, read_published
+from scratchbus.readmodel.published_registries import UNPUBLISHED, Published, Version, publish, read_published
 from scratchbus.readmodel.queries import page_names
 from scratchbus.settings import Settings
 from scratchbus.telemetry.lazy import lazy, once
@@ -64,9 +64,9 @@ class Core:
     instance: str = field(repr=False)
     fresh: Freshness
     queues: Queues = field(default_factory=Queues)
-    registry_version: int = 0
+    registry_version: Version = UNPUBLISHED
     registry_checked: float = 0.0
-    relations_version: int = 0
+    relations_version: Version = UNPUBLISHED
     relations_checked: float = 0.0
     recalled: dict[tuple[str, str], tuple[str, bytes]] = field(default_factory=dict)
 
@@ -173,12 +173,12 @@ def refresh_registry(core: Core) -> Step[bool]:
     return True
 
 
-def _read_registry(log: Log, known_version: int = 0) -> Step[tuple[int, Registry | None]]:
-    """Return the version of the published registry, 0 if there is none, and the registry unless it is the known one."""
-    version, text = yield from read_published(log, TYPES, known_version)
+def _read_registry(log: Log, known: Version) -> Step[tuple[Version, Registry | None]]:
+    """Return the version of the published registry, and the registry unless it is the known one."""
+    version, text = yield from read_published(log, TYPES, known)
     if text is None:
         return version, None
-    return version, registry_yaml.parse_registry(text, f"types (version {version})", is_published=True)
+    return version, registry_yaml.parse_registry(text, f"types (version {version.number})", is_published=True)
 
 
 def push_registry(
@@ -203,7 +203,7 @@ def push_registry(
     event = TypesChanged(page=SYSTEM_PAGE, subject=TYPES, by=core.by, text=registry.text)
     published = Published("push_types", event, event_id, expected_version)
     has_changed, version = yield from publish(core.log, published, check)
-    if version:
+    if version is not None:
         core.registry, core.registry_version = registry, version
     return has_changed
 

@@ -7,7 +7,7 @@ import pytest
 from scratchbus.domain.registry_yaml import parse_registry
 from scratchbus.errors import InvalidField, RegistryError, TypeInUse, UnknownType, VersionConflict
 from scratchbus.readmodel import registry_files, scope
-from tests.inspection import log_length
+from tests.inspection import log_length, send
 
 ONE = "types:\n  build_failed:\n    priority: 80\n"
 TWO = ONE + "  build_passed: {}\n"
@@ -66,6 +66,19 @@ def test_a_slow_read_of_the_file_does_not_replace_published_types(connect, push,
     monkeypatch.setattr(scope, "registry_files", SimpleNamespace(as_registry=reading))
     assert set(other.types.types) == {"build_failed"}
     assert other.page().add("build_failed", "x").priority == 80
+
+
+@pytest.mark.damages_the_log
+def test_types_of_a_version_that_was_lost_give_way_to_those_published_again(connect, push):
+    publisher, other = connect("publisher"), connect("other")
+    push(publisher, ONE)
+    assert other.refresh_types() is True
+    for key in send(publisher, "KEYS", f"{publisher.core.log.keys(0).tag}*"):
+        send(publisher, "DEL", key)  # as a failover that loses the events of the last moment
+    push(publisher, TWO)
+    assert other.refresh_types() is True
+    assert other.types_version == 1
+    assert set(other.types.types) == {"build_failed", "build_passed"}
 
 
 def test_refresh_types_takes_changed_types(connect, push):

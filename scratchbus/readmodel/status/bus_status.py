@@ -109,7 +109,7 @@ def read_status(core: Core, url: str, directory: str | None, about: dict[str, st
         directory=directory,
         engine=about.get("engine", "fakeredis"),
         version=about.get("version", "-"),
-        registry_version=core.registry_version,
+        registry_version=core.registry_version.number,
         types=sorted(core.registry.types),
         shards=shards,
         subscriptions=(yield from read_subscriptions(core)),
