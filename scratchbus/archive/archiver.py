@@ -266,7 +266,7 @@ class _LogArchiver:
             number = number_of(name) or 0
             if number > last.chain.last.seq or (number in catalog.firsts and files[number] == FILES):
                 continue
-            manifest = catalog.manifest(number) if number in catalog.firsts else None
+            manifest = catalog.stored_manifest(number) if number in catalog.firsts else None
             if manifest is None or name not in manifest.names:
                 self._bus.converse(self._lease.keep())
                 catalog.store.delete(catalog.folder + name)

@@ -24,7 +24,7 @@ from scratchbus.archive.manifest import (
 )
 from scratchbus.archive.segment import Index, Segment
 from scratchbus.archive.stores import Store
-from scratchbus.errors import ArchiveDamaged, ArchiveForeign
+from scratchbus.errors import ArchiveBusy, ArchiveDamaged, ArchiveForeign
 
 T = TypeVar("T")
 
@@ -145,17 +145,27 @@ class SegmentCatalog:
             self.store.replace(self.folder + END, last.end)
 
     def replace(self, old: Manifest, new: Manifest) -> None:
-        """Replace a manifest by one that names other files, and drop the old files from the cache."""
+        """Replace a manifest by one that names other files, and drop the old files from the cache.
+
+        Raises ArchiveBusy if it was replaced already.
+        """
+        if self.store.get(self.folder + old.name) != old.encode():
+            raise ArchiveBusy(self._shard, "another process")
         self.store.replace(self.folder + new.name, new.encode())
         self._manifests[new.chain.first.seq] = new
         self._blocks.drop(*(each.name for each in self._stored_blocks(old)))
         self._indexes.drop(self.folder + old.files.index.name)
 
-    def sweep(self, manifest: Manifest) -> None:
+    def sweep(self, first: int) -> None:
         """Delete the files of a segment that its manifest does not name."""
         for name in (name.removeprefix(self.folder) for name in self.store.list(self.folder)):
-            if number_of(name) == manifest.chain.first.seq and name not in manifest.names:
+            if number_of(name) == first and name not in self.stored_manifest(first).names:
                 self.store.delete(self.folder + name)
+
+    def stored_manifest(self, first: int) -> Manifest:
+        """Return a manifest as the store has it now: another process may have replaced it. Raises as `manifest`."""
+        self._manifests.pop(first, None)
+        return self.manifest(first)
 
     def manifest(self, first: int) -> Manifest:
         """Return the manifest of the segment that begins with this event. Raises ArchiveDamaged or ArchiveForeign."""

@@ -32,8 +32,8 @@ def erase_events(catalog: SegmentCatalog, seqs: Collection[int]) -> Iterator[Non
     """Erase the archived events among these numbers; yield before each step that needs the lease.
 
     The rewritten files get new names, then the manifest names them, then the old ones are deleted: if this is killed in
-    between, the archive is valid, and erasing again completes it. Raises ArchiveUnavailable, or ArchiveDamaged after
-    the other segments.
+    between, the archive is valid, and erasing again completes it. Raises ArchiveUnavailable, ArchiveBusy if another
+    process has rewritten a segment meanwhile, or ArchiveDamaged after the other segments.
     """
     catalog.refresh()
     failure: ArchiveDamaged | None = None
@@ -44,9 +44,13 @@ def erase_events(catalog: SegmentCatalog, seqs: Collection[int]) -> Iterator[Non
             within = in_segment.intersection(range(first, manifest.chain.last.seq + 1))
             if remaining := within.difference(manifest.files.erased):
                 rewritten = _rewrite(catalog, manifest, remaining)
+                _store(catalog, rewritten)
                 yield
-                catalog.replace(manifest, rewritten)
-            catalog.sweep(catalog.manifest(first))
+                catalog.replace(manifest, rewritten.manifest)
+                # while a slow store replaced it, the lease may have ended, and its new holder have deleted the files
+                _store(catalog, rewritten)
+                yield
+            catalog.sweep(first)
             if missing := in_segment - within:
                 catalog.manifest_with(min(missing))  # raises
         except ArchiveDamaged as problem:
@@ -66,12 +70,15 @@ def _by_segment(catalog: SegmentCatalog, seqs: Collection[int]) -> dict[int, set
     return found
 
 
-def _rewrite(catalog: SegmentCatalog, manifest: Manifest, seqs: set[int]) -> Manifest:
-    """Store the files of a segment without these events, and return the manifest that names them."""
+def _rewrite(catalog: SegmentCatalog, manifest: Manifest, seqs: set[int]) -> Segment:
+    """Return a segment without these events."""
     chain, old_files = manifest.chain, manifest.files
     lines = erase_lines(catalog.lines(manifest), seqs)
     index = index_of([check_line(line, seq) for seq, line in enumerate(lines, chain.first.seq)])
-    segment = Segment.of(chain, lines, pack(lines, chain.format), index, sorted({*old_files.erased, *seqs}))
+    return Segment.of(chain, lines, pack(lines, chain.format), index, sorted({*old_files.erased, *seqs}))
+
+
+def _store(catalog: SegmentCatalog, segment: Segment) -> None:
+    """Store the files that a segment's manifest names, unless they are there."""
     for file, content in segment.contents:
         catalog.put(file, content)
-    return segment.manifest

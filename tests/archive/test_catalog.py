@@ -5,18 +5,24 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
+from scratchbus import Bus
+from scratchbus.archive import archiver
 from scratchbus.archive.archive_check import verify
+from scratchbus.archive.archive_reader import Archive
+from scratchbus.archive.archiver import archive_bus
 from scratchbus.archive.catalog import LRUCache, SegmentCatalog
 from scratchbus.archive.erasure import not_yet_erased
 from scratchbus.archive.manifest import Manifest
-from scratchbus.archive.stores import open_store
+from scratchbus.archive.stores import DirectoryStore, Store, open_store
+from scratchbus.errors import ArchiveBusy
 
 
 @contextmanager
@@ -94,3 +100,63 @@ def test_finding_what_is_not_yet_erased_takes_linear_time(archive: Path, monkeyp
     begun = time.perf_counter()
     assert sorted(not_yet_erased(catalog, range(1, count + 1))) == list(range(2, count + 1, 2))
     assert time.perf_counter() - begun < 3.0
+
+
+class _SlowStore(DirectoryStore):
+    """A store that does something else before it replaces a file."""
+
+    def __init__(self, directory: Path, meanwhile: Callable[[], object]) -> None:
+        super().__init__(directory)
+        self._meanwhile = meanwhile
+
+    def replace(self, name: str, content: bytes) -> None:
+        self._meanwhile()
+        super().replace(name, content)
+
+
+def erase(directory: Path, seq: int, store: Store | None = None) -> Iterator[None]:
+    store = store or DirectoryStore(directory)
+    origin = SegmentCatalog(store, "kept", 0, LRUCache(1), LRUCache(1)).manifest(11).chain.origin
+    return Archive(store, "kept").erase(0, origin, [seq])
+
+
+def problems_in(directory: Path) -> list[str]:
+    return [f"{each.file}: {each.problem}" for log in verify(DirectoryStore(directory)) for each in log.problems]
+
+
+def test_late_eraser_leaves_a_segment_alone_that_another_has_rewritten(archive: Path) -> None:
+    late = erase(archive, 12)
+    next(late), next(late)
+    assert [*erase(archive, 13)]
+    with pytest.raises(ArchiveBusy):
+        next(late)
+    assert problems_in(archive) == []
+
+
+@pytest.mark.parametrize("seq", [12, 13])
+def test_segment_survives_another_eraser_while_its_manifest_is_replaced(archive: Path, seq: int) -> None:
+    """The lease ends while a slow store replaces the manifest."""
+    store = _SlowStore(archive, lambda: [*erase(archive, seq)])
+    assert [*erase(archive, 12, store)]
+    assert problems_in(archive) == []
+    catalog = SegmentCatalog(DirectoryStore(archive), "kept", 0, LRUCache(1), LRUCache(1))
+    assert catalog.manifest(11).files.erased == [12]
+    assert [*erase(archive, 13)]
+    assert problems_in(archive) == []
+
+
+def test_archiver_keeps_files_that_a_late_eraser_has_named_meanwhile(
+    archived: Bus, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = erase(directory, 12)
+    next(late), next(late)
+    delete_leftovers = archiver._LogArchiver._delete_leftovers
+
+    def delayed(run: Any, catalog: SegmentCatalog, *arguments: Any) -> None:
+        catalog.manifest(11)  # as if an event of the segment was erased
+        next(late, None)
+        delete_leftovers(run, catalog, *arguments)
+
+    monkeypatch.setattr(archiver._LogArchiver, "_delete_leftovers", delayed)
+    archive_bus(archived)
+    assert problems_in(directory) == []
