@@ -89,7 +89,7 @@ def histogram(log: Log, since: Moment | None, until: Moment | None, buckets: int
     non_empty = [each for each in logs.values() if each.last.seq]
     first = min((each.first.ms for each in non_empty), default=None)
     last = max((each.last.ms for each in non_empty), default=None)
-    start = start if start is not None else first if first is not None else end or 0
+    start = start if start is not None else min((each for each in (first, end) if each is not None), default=0)
     end = end if end is not None else max(start, (last or 0) + 1)
     if end < start:
         raise InvalidField("until", f"{moment(end).isoformat()} is before since, {moment(start).isoformat()}")

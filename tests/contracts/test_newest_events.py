@@ -254,6 +254,13 @@ def test_archived_events_are_reported_and_not_counted(connect, clock, tmp_path):
     assert found.archived + left == len(list(bus.events()))
 
 
+def test_range_before_the_first_event_or_after_the_last_has_no_events(bus):
+    fill(bus, 3)
+    for limits in ({"until": "2020-01-01T00:00:00Z"}, {"since": "2999-01-01T00:00:00Z"}):
+        found = bus.histogram(**limits)
+        assert (found.buckets, found.since) == ([], found.until)
+
+
 def test_bad_ranges_are_refused(bus):
     with pytest.raises(InvalidField):
         bus.histogram(since="2026-01-02T00:00:00Z", until="2026-01-01T00:00:00Z")
