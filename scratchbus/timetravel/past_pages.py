@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from functools import lru_cache
+
+from scratchbus.domain.page_events import TypesChanged
 from scratchbus.domain.position import Position
+from scratchbus.domain.registry import Registry
+from scratchbus.domain.registry_yaml import parse_registry
 from scratchbus.domain.values import millis
 from scratchbus.engine.steps import Step
+from scratchbus.errors import ArchiveError, PositionLost
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import read_checkpoint
 from scratchbus.eventlog.cursor import cursors
-from scratchbus.eventlog.keys import PageKeys
+from scratchbus.eventlog.keys import SYSTEM_PAGE, PageKeys
 from scratchbus.eventlog.positions import count_positions
 from scratchbus.eventlog.raw_entries import entry_fields, entry_position, text_of
 from scratchbus.eventlog.reader import read
 from scratchbus.projections.filters import Filter
+from scratchbus.readmodel.history import history
 from scratchbus.readmodel.queries import page_names
-from scratchbus.readmodel.scope import Core
+from scratchbus.readmodel.scope import TYPES, Core
 from scratchbus.readmodel.status import PageStatus
 from scratchbus.timetravel.cut import When
 from scratchbus.timetravel.past import as_of
@@ -26,8 +34,7 @@ def pages_as_of(core: Core, when: When) -> Step[list[PageStatus]]:
     It costs a read of each page. Pages whose events are only in the archive are included if they have open
     observations. Raises the errors of `cut_at`.
     """
-    lives = [kind.lifecycle.statuses for kind in core.registry.types.values()]
-    open_filter = Filter(status=frozenset(each for life in lives for each in life if life[each] == "open"))
+    open_filter = Filter(status=(yield from _open_statuses(core)))
     found: list[PageStatus] = []
     for shard in range(core.log.shards):
         keys = core.log.keys(shard)
@@ -45,6 +52,26 @@ def pages_as_of(core: Core, when: When) -> Step[list[PageStatus]]:
                 claimed = sum(each.claim is not None and millis(each.claim.until) > past.cut.ms for each in rows)
                 found.append(PageStatus(page=page, open=len(rows), claimed=claimed))
     return sorted(found, key=lambda each: (-each.open, each.page))
+
+
+def _open_statuses(core: Core) -> Step[frozenset[str]]:
+    """Return the statuses that are open in the registry in use, or were in one that was published before it."""
+    found = _open_in(core.registry)
+    with suppress(PositionLost, ArchiveError):  # then without those of registries that cannot be read
+        for event in (yield from history(core.log, SYSTEM_PAGE, TYPES)):
+            if isinstance(event, TypesChanged):
+                found |= _open_in_text(event.text)
+    return found
+
+
+@lru_cache(maxsize=256)
+def _open_in_text(text: str) -> frozenset[str]:
+    return _open_in(parse_registry(text, TYPES, is_published=True))
+
+
+def _open_in(registry: Registry) -> frozenset[str]:
+    lives = [kind.lifecycle.statuses for kind in registry.types.values()]
+    return frozenset(each for life in lives for each in life if life[each] == "open")
 
 
 def _pages_between(log: Log, start: Position, end: Position) -> Step[set[str]]:

@@ -152,3 +152,20 @@ def test_observations_are_counted_by_status_and_type(bus, page, monkeypatch):
     assert page.as_of(before).counts().statuses == {"active": 3}
     monkeypatch.setattr(read, "MAX_COUNTED", 2)
     assert (page.counts().total, page.counts().is_all) == (2, False)
+
+
+def test_pages_of_the_past_count_open_observations_of_a_removed_lifecycle(bus, page, tmp_path):
+    file, observation = tmp_path / "types.yaml", "types:\n  observation: {}\n"
+    file.write_text(
+        f"{observation}  ticket:\n    lifecycle: tickets\n"
+        "lifecycles:\n  tickets:\n    statuses: {new: open, done: closed}\n    initial: [new]\n"
+        "    transitions:\n      new: [done, archived]\n      done: [archived]\n"
+    )
+    bus.push_types(file)
+    ticket = page.add("ticket", "x")
+    page.add("observation", "y")
+    before = bus.position()
+    page.archive(ticket.id)
+    file.write_text(observation)
+    bus.push_types(file)
+    assert {each.page: each.open for each in bus.pages(before)}[page.name] == 2
