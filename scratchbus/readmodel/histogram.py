@@ -15,7 +15,7 @@ from scratchbus.domain.time_checks import as_time
 from scratchbus.domain.values import MAX_SAFE_INTEGER, Moment, check_page, check_whole, millis, moment
 from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.errors import InvalidField
-from scratchbus.eventlog.below_floor import entries_at
+from scratchbus.eventlog.below_floor import entries_at, read_floor
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import read_checkpoint
 from scratchbus.eventlog.foreign import up_to
@@ -156,9 +156,14 @@ def _count(log: Log, last: Position, edges: Sequence[int], page: str | None) -> 
 def _count_page(log: Log, last: Position, edges: Sequence[int], page: str) -> Step[_Counted]:
     """Return the same for one page, from its history index and the unfolded events."""
     shard, keys = last.shard, log.keys(last.shard)
-    folded = yield from read_checkpoint(keys)
-    key = PageKeys(keys, page, folded.build).positions
-    counted = yield from _count_until(shard, key, edges, min(folded.position, last))
+    while True:
+        folded, floor = (yield from read_checkpoint(keys)), (yield from read_floor(log, shard))
+        key = PageKeys(keys, page, folded.build).positions
+        counted = yield from _count_until(shard, key, edges, min(folded.position, last))
+        # a rebuild removes the index, and an archiver its beginning
+        build = (yield from read_checkpoint(keys)).build
+        if build == folded.build and (yield from read_floor(log, shard)) == floor:
+            break
     unfolded = yield from _unfolded(log, folded.position, last, edges, page)  # also those folded meanwhile
     counts, firsts = [], list[Position | None]()
     for at, (before, after) in enumerate(pairwise(counted)):
@@ -221,10 +226,13 @@ def _sample_kinds(
 def _page_positions(log: Log, first: Position, count: int, page: str) -> Step[list[Position]]:
     """Return up to `count` positions of a page's events, from one on."""
     keys = log.keys(first.shard)
-    folded = yield from read_checkpoint(keys)
-    key = PageKeys(keys, page, folded.build).positions
     before = first._replace(seq=first.seq - 1)
-    positions = yield from read_positions(first.shard, key, before, count)
+    while True:
+        folded = yield from read_checkpoint(keys)
+        key = PageKeys(keys, page, folded.build).positions
+        positions = yield from read_positions(first.shard, key, before, count)
+        if len(positions) == count or (yield from read_checkpoint(keys)).build == folded.build:
+            break  # else a rebuild may have removed the index
     if len(positions) < count:
         last = end_of((yield from ask(first.shard, "GET", keys.tail)), first.shard)
         after = max(folded.position, before, *positions)  # the index may have more than `folded` by now

@@ -13,7 +13,7 @@ from scratchbus.domain.values import millis
 from scratchbus.engine.steps import Step
 from scratchbus.errors import ArchiveError, PositionLost
 from scratchbus.eventlog.bus_log import Log
-from scratchbus.eventlog.checkpoint import read_checkpoint
+from scratchbus.eventlog.checkpoint import Checkpoint, read_checkpoint
 from scratchbus.eventlog.cursor import cursors
 from scratchbus.eventlog.keys import SYSTEM_PAGE, PageKeys
 from scratchbus.eventlog.positions import count_positions
@@ -38,20 +38,32 @@ def pages_as_of(core: Core, when: When) -> Step[list[PageStatus]]:
     found: list[PageStatus] = []
     for shard in range(core.log.shards):
         keys = core.log.keys(shard)
-        checkpoint = yield from read_checkpoint(keys)
-        unfolded: set[str] | None = None
-        for page in (yield from page_names(keys)):
-            past = yield from as_of(core, page, when, (), None)
-            end = past.cut.position
-            if unfolded is None:
-                unfolded = yield from _pages_between(core.log, checkpoint.position, end)
-            folded, _ = yield from count_positions(shard, PageKeys(keys, page, checkpoint.build).positions, end)
-            rows = yield from past.reads.search(open_filter, None, None)
-            rows = [each for each in rows if each.status_class == "open"]
-            if rows or folded or page in unfolded:
-                claimed = sum(each.claim is not None and millis(each.claim.until) > past.cut.ms for each in rows)
-                found.append(PageStatus(page=page, open=len(rows), claimed=claimed))
+        while True:
+            checkpoint = yield from read_checkpoint(keys)
+            of_shard = yield from _pages_of_shard(core, when, checkpoint, open_filter)
+            if (yield from read_checkpoint(keys)).build == checkpoint.build:
+                break  # else a rebuild may have removed the history indexes
+        found += of_shard
     return sorted(found, key=lambda each: (-each.open, each.page))
+
+
+def _pages_of_shard(core: Core, when: When, checkpoint: Checkpoint, open_filter: Filter) -> Step[list[PageStatus]]:
+    found: list[PageStatus] = []
+    shard = checkpoint.position.shard
+    keys = core.log.keys(shard)
+    unfolded: set[str] | None = None
+    for page in (yield from page_names(keys)):
+        past = yield from as_of(core, page, when, (), None)
+        end = past.cut.position
+        if unfolded is None:
+            unfolded = yield from _pages_between(core.log, checkpoint.position, end)
+        folded, _ = yield from count_positions(shard, PageKeys(keys, page, checkpoint.build).positions, end)
+        rows = yield from past.reads.search(open_filter, None, None)
+        rows = [each for each in rows if each.status_class == "open"]
+        if rows or folded or page in unfolded:
+            claimed = sum(each.claim is not None and millis(each.claim.until) > past.cut.ms for each in rows)
+            found.append(PageStatus(page=page, open=len(rows), claimed=claimed))
+    return found
 
 
 def _open_statuses(core: Core) -> Step[frozenset[str]]:

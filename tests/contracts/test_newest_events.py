@@ -193,6 +193,24 @@ def test_events_folded_during_a_count_are_counted_once(bus, connect, clock, monk
     assert rows_of(found) == expected(bus, found, "p3")
 
 
+@pytest.mark.parametrize("name", ["_count_until", "read_positions"])
+def test_rebuild_during_a_count_changes_nothing(bus, connect, clock, monkeypatch, name):
+    add_over_time(bus, clock, 40)
+    project(bus)
+    other, real, left = connect(), getattr(histogram, name), [1]
+
+    def late(*arguments):
+        if left:
+            left.pop()
+            other.rebuild()
+        return (yield from real(*arguments))
+
+    monkeypatch.setattr(histogram, name, late)
+    found = bus.histogram(buckets=11, page="p3")
+    assert rows_of(found) == expected(bus, found, "p3")
+    assert not left
+
+
 def test_kinds_folded_during_a_count_are_counted_once(bus, connect, monkeypatch):
     added = fill(bus, 4, pages=1)
     project(bus)

@@ -9,8 +9,9 @@ from scratchbus.errors import InvalidPosition
 from scratchbus.eventlog.lag import Lag, read_lags
 from scratchbus.readmodel.status import page_status, read_status
 from scratchbus.readmodel.status.bus_status import MAX_PAGES
+from scratchbus.timetravel import past_pages
 from tests.engines import ONE
-from tests.inspection import send
+from tests.inspection import project, send
 from tests.waiting import eventually
 
 
@@ -140,6 +141,23 @@ def test_pages_are_listed_as_of_a_position(bus):
     assert bus.pages(first.created_at - timedelta(minutes=1)) == []
     with pytest.raises(InvalidPosition):
         bus.pages(first.created_at + timedelta(days=365))
+
+
+def test_pages_of_the_past_are_listed_during_a_rebuild(connect, bus, page, monkeypatch):
+    page.resolve(page.add("observation", "x").id)
+    project(bus)
+    other, real, left = connect(), past_pages.page_names, [1]
+
+    def late(keys):
+        names = yield from real(keys)
+        if page.name in names and left:
+            left.pop()
+            other.rebuild()
+        return names
+
+    monkeypatch.setattr(past_pages, "page_names", late)
+    assert [each.page for each in bus.pages(bus.position())] == [page.name]
+    assert not left
 
 
 def test_observations_are_counted_by_status_and_type(bus, page, monkeypatch):
