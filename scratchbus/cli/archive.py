@@ -115,7 +115,7 @@ def verify_archive(context: click.Context, invocation: Invocation, url: str | No
             invocation.out.document(each.model_dump())
     else:
         for problem in problems:
-            invocation.out.sentence(Cell(problem.file, "bold red"), Cell(problem.problem))
+            invocation.out.sentence(Cell(problem.file, "bold red"), Cell(problem.problem), is_whole=True)
         events, segments = sum(each.events for each in found), sum(each.segments for each in found)
         extent = f"{plural(events, 'event')} in {plural(segments, 'segment')} of {plural(len(found), 'log')}"
         verdict = Cell(plural(len(problems), "problem"), "bold red") if problems else Cell("sound", "green")

@@ -157,6 +157,7 @@ def _show_claim(invocation: Invocation, id: str, claim: scratchbus.Claim) -> Non
         out.sentence(
             Cell("claimed", "green"), Cell(short(id), "bold"), Cell("by"), Cell(claim.by, "magenta"),
             Cell(f"until {until}: pass --fence {claim.fence} to the commands that change it"),
+            is_whole=True,
         )  # fmt: skip
     else:
         out.line(f"{id}  {claim.fence}  {claim.by}  {claim.until.isoformat(timespec='milliseconds')}")

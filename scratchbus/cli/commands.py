@@ -99,7 +99,8 @@ class BusCommand(click.Command):
             raise
         except OSError as problem:
             lines = getattr(problem, "__notes__", [])
-            if "event_id" not in ctx.params or not lines:
+            is_write = "event_id" in ctx.params and ctx.params.get("record") is not False  # a context without --record
+            if not is_write or not lines:
                 raise
             result = lines[0] if len(lines[0]) <= _MAX_RESULT else f"{lines[0][:_MAX_RESULT]}…"
             raise OSError(problem.errno, f"{problem.strerror}; the write was made, with the result {result}") from None

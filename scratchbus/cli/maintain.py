@@ -50,7 +50,7 @@ def verify(invocation: Invocation) -> None:
         verified = bus.verify(progress)
     for finding in verified.findings:
         cells = (Cell(finding.kind, "red"), Cell(one_line(finding.where)), Cell(one_line(finding.what)))
-        invocation.out.result(finding._asdict(), *cells)
+        invocation.out.result(finding._asdict(), *cells, is_whole=True)
     looked = f"{plural(verified.events, 'event')}, {plural(verified.documents, 'document')}"
     looked += f" on {plural(verified.pages, 'page')}"
     if verified.is_sound:
@@ -77,7 +77,7 @@ def repair(invocation: Invocation) -> None:
     for entry in removed:
         fields = ", ".join(f"{name}={value}" for name, value in entry.fields.items())
         cells = (Cell(f"shard {entry.shard}"), Cell(entry.stream_id), Cell(one_line(fields)))
-        invocation.out.result(entry._asdict(), Cell("removed", "red"), *cells)
+        invocation.out.result(entry._asdict(), Cell("removed", "red"), *cells, is_whole=True)
     if not removed:
         invocation.out.note("There is nothing to repair.")
 

@@ -144,7 +144,7 @@ def _measure(invocation: Invocation, host: str, port: int | None) -> None:
 
 def _announce(invocation: Invocation, url: str) -> None:
     document = {"url": url, "pid": os.getpid()}
-    invocation.out.result(document, Cell("serving", "green"), Cell(f"MCP at {url}, until Ctrl-C"))
+    invocation.out.result(document, Cell("serving", "green"), Cell(f"MCP at {url}, until Ctrl-C"), is_whole=True)
 
 
 @mcp.group("token", cls=BusGroup)

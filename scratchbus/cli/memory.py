@@ -132,9 +132,8 @@ def _show_synced(invocation: Invocation, scope: str, file: str, synced: scratchb
         *(f"replaced {one_line(key)} on the bus by the file's version" for key in synced.conflicts),
         *(["wrote the file"] if synced.is_written else []),
     ]
-    invocation.out.result(
-        document, Cell("synced", "green"), Cell(file), Cell(", ".join(changes) or "nothing had changed")
-    )
+    cells = Cell("synced", "green"), Cell(file), Cell(", ".join(changes) or "nothing had changed")
+    invocation.out.result(document, *cells, is_whole=True)
 
 
 def _show(invocation: Invocation, verb: str, scope: str, preference: scratchbus.Preference) -> None:

@@ -120,19 +120,21 @@ class Output:
         """Print a note on standard error that programs need too."""
         print(scratchbus.visible(text), file=sys.stderr, flush=True)  # noqa: T201  # as above
 
-    def sentence(self, *cells: Cell) -> None:
-        """Print cells on one line."""
+    def sentence(self, *cells: Cell, is_whole: bool = False) -> None:
+        """Print cells on one line; a terminal cuts it to its width unless `is_whole`."""
         if self.is_terminal:
-            self.console.print(_joined(cells, " "), no_wrap=True, overflow="ellipsis")
+            self.console.print(
+                _joined(cells, " "), no_wrap=True, overflow="ignore" if is_whole else "ellipsis", crop=not is_whole
+            )
         else:
             self.line(" ".join(cell.plain for cell in cells if cell.text))
 
-    def result(self, document: Mapping[str, Any], *cells: Cell) -> None:
-        """Print a result: the document if JSON was asked for, else the cells on one line."""
+    def result(self, document: Mapping[str, Any], *cells: Cell, is_whole: bool = False) -> None:
+        """Print a result: the document if JSON was asked for, else the cells as a sentence."""
         if self.as_json:
             self.document(document)
         else:
-            self.sentence(*cells)
+            self.sentence(*cells, is_whole=is_whole)
 
     def text(self, document: Mapping[str, Any], text: str) -> None:
         """Print the document if JSON was asked for, else a text: as paragraphs on a terminal, unchanged into a pipe."""

@@ -205,7 +205,8 @@ def start(invocation: Invocation) -> None:
         raise InvalidURL("start is only for the embedded engine; start your own server by its own means")
     with invocation.connect() as bus:
         found = bus.status()
-    invocation.out.result({**engine_document(found)}, Cell("runs", "green"), Cell(f"the engine in {found.directory}"))
+    cells = Cell("runs", "green"), Cell(f"the engine in {found.directory}")
+    invocation.out.result({**engine_document(found)}, *cells, is_whole=True)
 
 
 @command(shared=(*OUTPUT, "url", "config"))
@@ -222,7 +223,7 @@ def stop(invocation: Invocation) -> None:
     has_run = scratchbus.stop_engine(directory)
     stopped = (Cell("stopped", "green"), Cell(f"the engine in {directory}"))
     cells = stopped if has_run else (Cell(f"No engine runs in {directory}"),)
-    invocation.out.result({"directory": str(directory), "stopped": has_run}, *cells)
+    invocation.out.result({"directory": str(directory), "stopped": has_run}, *cells, is_whole=True)
 
 
 @command(

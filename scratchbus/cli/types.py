@@ -68,7 +68,8 @@ def check(invocation: Invocation, file: str) -> None:
     """
     registry = scratchbus.load_registry(file)
     document = {"file": file, "types": sorted(registry.types)}
-    invocation.out.result(document, Cell("valid", "green"), Cell(f"{file} has {plural(len(registry.types), 'type')}"))
+    cells = Cell("valid", "green"), Cell(f"{file} has {plural(len(registry.types), 'type')}")
+    invocation.out.result(document, *cells, is_whole=True)
 
 
 @types.command(examples=("scratchbus types push config/observation_types.yaml",))
@@ -92,7 +93,7 @@ def push(invocation: Invocation, file: str, event_id: str | None) -> None:
     }  # fmt: skip
     published = (Cell("published", "green"), Cell(f"version {version}: {_summary(changes)}"))
     cells = published if has_changed else (Cell(f"The bus already has these types, as version {version}"),)
-    invocation.out.result(document, *cells)
+    invocation.out.result(document, *cells, is_whole=True)
 
 
 def _summary(changes: scratchbus.RegistryChanges) -> str:

@@ -73,6 +73,7 @@ def _show(invocation: Invocation, workspace_sync: WorkspaceSync, synced: Workspa
         Cell(str(workspace_sync.directory)),
         Cell(f"session {workspace_sync.session}", "dim"),
         Cell(outcome),
+        is_whole=True,
     )
 
 

@@ -44,6 +44,13 @@ def test_a_claim_by_claim_next_holds_across_commands(cli: Cli):
     assert cli("resolve", id, "--fence", "1").code == 0
 
 
+def test_a_narrow_terminal_shows_the_fence_of_a_claim(cli: Cli, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    id = cli.add()
+    with cli.start("claim", id, "--by", "executor-of-the-payments-department", terminal=True) as claimed:
+        claimed.wait_for("pass --fence 1 to the commands that change it")
+
+
 def test_a_fence_from_another_terminal_is_refused(cli: Cli):
     id = cli.add()
     assert cli("claim", id, "--by", "executor-1").code == 0

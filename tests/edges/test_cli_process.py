@@ -166,6 +166,15 @@ def test_a_result_that_cannot_be_printed_is_in_the_error(cli: Cli, as_json: str)
     assert added["id"] in err
 
 
+@pytest.mark.parametrize("command", ["context", "context surface one"])
+def test_a_context_that_cannot_be_printed_was_written_only_if_recorded(cli: Cli, command: str):
+    cli.add("one")
+    plain = run_in_shell(cli, f"$scratchbus {command} --session s1 > /dev/full")
+    assert plain == (1, "", "scratchbus: No space left on device; check the disk, the terminal and the files\n")
+    _, _, err = run_in_shell(cli, f"$scratchbus {command} --session s1 --record --source a > /dev/full")
+    assert "No space left on device; the write was made, with the result " in err
+
+
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 def test_characters_that_the_output_cannot_encode_are_escaped(cli: Cli, encoding: str):
     cli.json("resolve", cli.add("日本"))  # a tail has an arrow too
