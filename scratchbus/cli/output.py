@@ -123,9 +123,8 @@ class Output:
     def sentence(self, *cells: Cell, is_whole: bool = False) -> None:
         """Print cells on one line; a terminal cuts it to its width unless `is_whole`."""
         if self.is_terminal:
-            self.console.print(
-                _joined(cells, " "), no_wrap=True, overflow="ignore" if is_whole else "ellipsis", crop=not is_whole
-            )
+            text = _joined(cells, " ")
+            self.console.print(text, no_wrap=True, overflow="ignore" if is_whole else "ellipsis", crop=not is_whole)
         else:
             self.line(" ".join(cell.plain for cell in cells if cell.text))
 
