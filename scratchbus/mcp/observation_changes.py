@@ -55,6 +55,8 @@ class ObservationChanges(ToolGroup):
         fields |= {"tags": tags, "context": context, "metadata": metadata, "expires_at": expires_at}
         fields["not_before"] = not_before
         changes = {name: value for name, value in fields.items() if value is not None}
+        if not (changes or release):
+            raise InvalidField("changes", f"nothing to update; give one of: {', '.join(fields)}, release")
         if not release:
             guards: dict[str, Any] = {"expected_version": expected_version, "fence": fence, "event_id": event_id}
             return brief(await self._page.update(id, **guards, **changes))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 from pydantic import Field
 
 from scratchbus import EVENT_KINDS, Event, NewObservation, Observation
-from scratchbus.errors import InvalidField, InvalidId, ScratchbusError
+from scratchbus.errors import InvalidField, InvalidId, InvalidPosition, ScratchbusError
 from scratchbus.mcp.answers import (
     AddedIds,
     AddedObservation,
@@ -34,7 +34,7 @@ from scratchbus.mcp.observation_fields import (
     TypeName,
     When,
 )
-from scratchbus.mcp.paging import after_id, after_rank, cursor_of, first, position_in, search
+from scratchbus.mcp.paging import after_id, after_rank, cursor_of, first, no_cursor, position_in, search
 from scratchbus.mcp.tool_parameters import Cursor, EventId, Limit, Tags
 from scratchbus.mcp.toolbox import ADDS, READS, ToolGroup, tool
 
@@ -172,11 +172,14 @@ class ObservationTools(ToolGroup):
             return {"changes": [], "next_cursor": str(await self._workspace.bus.position()), "has_more": False}
         view = await self._workspace.look()
         reached, changes = view.position, list[Happened]()
-        async for event in self._workspace.bus.events(after=cursor, pages=[self._page.name], kinds=NEWS):
-            if len(changes) == limit:
-                return {"changes": changes, "next_cursor": changes[-1]["position"], "has_more": True}
-            changes.append(happened(event, _subject_of(event, view)))
-            reached = max(reached, event.position)
+        try:
+            async for event in self._workspace.bus.events(after=cursor, pages=[self._page.name], kinds=NEWS):
+                if len(changes) == limit:
+                    return {"changes": changes, "next_cursor": changes[-1]["position"], "has_more": True}
+                changes.append(happened(event, _subject_of(event, view)))
+                reached = max(reached, event.position)
+        except InvalidPosition:
+            raise no_cursor(cursor) from None
         return {"changes": changes, "next_cursor": str(reached), "has_more": False}
 
 

@@ -281,7 +281,11 @@ def _describe_problems(problem: ValidationError) -> str:
     """Return one line that describes every invalid argument."""
     lines = []
     for each in problem.errors(include_url=False):
-        field = ".".join(str(part) for part in each["loc"])
+        path, message = list(each["loc"]), f"{each['msg'][0].lower()}{each['msg'][1:]}"
+        if path[-1] in ("int", "str", "bool"):  # one of the types of a duration
+            path, message = path[:-1], 'input should be whole seconds, or a text such as "2h"'
+        elif each["type"] in ("dict_type", "model_type"):
+            message = "input should be an object"
         value = "" if each["type"] == "missing" else f"{shown(each['input'])}: "
-        lines.append(f"{field}: {value}{each['msg'][0].lower()}{each['msg'][1:]}")
-    return "; ".join(lines)
+        lines.append(f"{'.'.join(map(str, path))}: {value}{message}")
+    return "; ".join(dict.fromkeys(lines))

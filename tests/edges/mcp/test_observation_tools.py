@@ -561,6 +561,38 @@ async def test_true_and_false_are_not_numbers(connect: Connect, tool: str, argum
         assert (await agent.do("get_active_observations"))["observations"] == []
 
 
+@pytest.mark.parametrize(
+    ("tool", "arguments", "error"),
+    [
+        ("add_observation", {"ttl": 1.5}, 'ttl: 1.5: input should be whole seconds, or a text such as "2h"'),
+        ("claim_next", {"ttl": []}, 'ttl: []: input should be whole seconds, or a text such as "2h"'),
+        ("add_observation", {"remind_on": "x"}, "remind_on: 'x': input should be an object"),
+        ("add_observations", {"observations": ["x"]}, "observations.0: 'x': input should be an object"),
+    ],
+)
+async def test_an_argument_of_a_wrong_type_gets_one_error_in_json_words(
+    connect: Connect, tool: str, arguments: dict[str, Any], error: str
+):
+    given = {"type": "observation", "content": "x"} if tool == "add_observation" else {}
+    async with connect() as agent:
+        assert await agent.fail(tool, **given, **arguments) == error
+
+
+async def test_an_update_without_changes_names_the_arguments_of_the_tool(connect: Connect):
+    async with connect() as agent:
+        id = (await agent.do("add_observation", type="observation", content="x"))["id"]
+        (tool,) = [each for each in (await agent.client.list_tools()).tools if each.name == "update_observation"]
+        error = await agent.fail("update_observation", id=id)
+        assert set(error.split("give one of: ")[1].split(", ")) < set(tool.input_schema["properties"])
+
+
+async def test_changes_since_refuses_what_is_no_cursor(connect: Connect):
+    async with connect() as agent:
+        for cursor in ("", "x"):
+            error = await agent.fail("changes_since", cursor=cursor)
+            assert error.startswith(f"cursor: '{cursor}' is not a cursor from this tool")
+
+
 async def test_a_fence_of_true_is_refused(connect: Connect):
     async with connect() as agent:
         id = (await agent.do("add_observation", type="observation", content="x"))["id"]
