@@ -43,20 +43,26 @@ class _OfferedPrompt(NamedTuple):
 
 
 class Prompts:
-    """The prompts of one connection."""
+    """The prompts of one connection: those that show or ask for nothing but what its tools can reach."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
-        offered = [
-            _offered("start", "Start a task", "What the agent knows, and its task.", self._start, "task"),
-            _offered("handover", "Hand over", "Write everything down for a successor.", self._handover, to=False),
-        ]
-        if workspace.identity.session is not None:
-            description = "Earlier knowledge, and where the work stands."
-            offered.insert(0, _offered("begin_session", "Begin a session", description, self._begin_session))
+        identity, offered = workspace.identity, list[_OfferedPrompt]()
+        if identity.has("context"):
+            if identity.session is not None:
+                description = "Earlier knowledge, and where the work stands."
+                offered.append(_offered("begin_session", "Begin a session", description, self._begin_session))
+            offered.append(
+                _offered("start", "Start a task", "What the agent knows, and its task.", self._start, "task")
+            )
+        if identity.has("observations"):
+            offered.append(
+                _offered("handover", "Hand over", "Write everything down for a successor.", self._handover, to=False)
+            )
+        if identity.has("notepad"):
             description = "Save what matters before the conversation is compacted."
             offered.append(_offered("before_compaction", "Before compaction", description, self._before_compaction))
-        if workspace.identity.has_scratchpad:
+        if identity.has_scratchpad:
             description = "Ask the agent to update its scratchpad, once its task has ended."
             offered.append(
                 _offered(
@@ -81,7 +87,7 @@ class Prompts:
         name, arguments = params["name"], params.get("arguments") or {}
         offered = self._offered.get(name)
         if offered is None:
-            raise _refused(f"{shown(name)}: unknown prompt; available: {', '.join(self._offered)}")
+            raise _refused(f"{shown(name)}: unknown prompt; available: {', '.join(self._offered) or 'none'}")
         for argument in offered.prompt["arguments"]:
             if argument["required"] and not arguments.get(argument["name"], "").strip():
                 raise _refused(f"{name}: {argument['name']} is missing; {argument['description']}")

@@ -272,6 +272,25 @@ async def test_notices_ask_to_save_work_and_update_the_scratchpad(connect: Conne
         assert "update your scratchpad" in done["notice"]
 
 
+@pytest.mark.parametrize(
+    ("tools", "offered"),
+    [
+        (["notes"], ["end_of_run"]),
+        (["observations"], ["handover", "end_of_run"]),
+        (["notepad", "todo"], ["before_compaction", "end_of_run"]),
+        (["context"], ["begin_session", "start", "end_of_run"]),
+        (["basic"], ["begin_session", "start", "handover", "before_compaction", "end_of_run"]),
+    ],
+)
+async def test_prompts_show_nothing_that_the_tools_do_not(connect: Connect, tools: list[str], offered: list[str]):
+    """A token for notes once read the page, the notepad and the scratchpad by a prompt."""
+    async with connect(session="s1", tools=tools) as agent:
+        assert [each.name for each in (await agent.client.list_prompts()).prompts] == offered
+        for name in {"begin_session", "start"} - set(offered):
+            with pytest.raises(MCPError, match=f"'{name}': unknown prompt; available: "):
+                await agent.client.get_prompt(name, {"task": "read it all"})
+
+
 async def test_prompts_cover_the_stages_of_a_session(connect: Connect):
     async with connect(session="s1") as agent:
         await agent.do("write_notepad", content="the plan")
