@@ -188,6 +188,7 @@ class AsyncFeeds:
         self._log = log
         self._reader = reader
         self._feeds: dict[int, tuple[Feed, asyncio.Task[None]]] = {}
+        self._is_closed = False
 
     def feed(self, shard: int) -> Feed:
         """Return the tail of a shard, which a task reads from now on. Raises BusClosed."""
@@ -226,6 +227,7 @@ class AsyncFeeds:
 
     async def close(self) -> None:
         """Stop reading, and wake all followers."""
+        self._is_closed = True
         await self._reader.break_off()
         for _, task in self._feeds.values():
             task.cancel()
@@ -242,6 +244,8 @@ class AsyncFeeds:
                 await asyncio.sleep(0)  # let the followers that were woken run first
             except Exception as problem:  # followers must not wait for a task that has died
                 feed.trouble = _as_log_error(problem)
+                if self._is_closed:
+                    return
                 if attempt == 0:
                     logger.warning("the log cannot be read; trying again", reason=str(problem))
                 await asyncio.sleep(backoff(attempt))
