@@ -131,11 +131,13 @@ def setup(
     arguments += ["--knowledge", ",".join(scopes)] if scopes else []
     settings = invocation.settings()
     bus = None if settings.bus == default_bus() else settings.bus
+    home = None if settings.home is None else f"embedded:{settings.home.resolve()}"
+    url = settings.url or home
     server = ServerCommand(
         shutil.which("scratchbus") or "scratchbus",
         arguments,
         ["--tools", ",".join(groups)] if groups else [],
-        settings.url,
+        url,
         bus,
     )
     files = {root / name: _merged(root / name, render(server)) for name, render in client_files.files.items()}

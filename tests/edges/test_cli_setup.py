@@ -172,6 +172,18 @@ def test_setup_writes_the_effective_url(project: Path, monkeypatch: pytest.Monke
     assert hook["hooks"][0]["command"].endswith(f" --url {url}")
 
 
+def test_setup_writes_the_directory_of_the_embedded_engine(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("SCRATCHBUS_HOME", str(tmp_path / "my engine"))
+    run_setup(project, "claude")
+    url = f"embedded:{tmp_path.resolve()}/my engine"
+    server = json.loads((project / ".mcp.json").read_text())["mcpServers"]["scratchbus"]
+    assert server["env"] == {"SCRATCHBUS_URL": url}
+    (hook,) = json.loads((project / ".claude/settings.json").read_text())["hooks"]["SessionStart"]
+    assert hook["hooks"][0]["command"].endswith(f" --url '{url}'")
+
+
 @pytest.mark.parametrize("is_option", [True, False])
 def test_setup_writes_the_effective_bus(project: Path, monkeypatch: pytest.MonkeyPatch, is_option: bool):
     monkeypatch.setenv("SCRATCHBUS_BUS", "not-this" if is_option else "team")
