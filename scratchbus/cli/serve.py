@@ -74,12 +74,15 @@ class ServeArguments:
         """Return the options of the server. Raises SettingsError unless the extra is installed."""
         from pathlib import Path  # late, as all that `--help` does not need
 
+        def path(name: str | None) -> Path | None:
+            return None if name is None else Path(name)
+
         return _public("HttpOptions")(
             where=self.address or "8765",
             settings={"url": invocation.url, "config": invocation.config, "bus": invocation.bus},
-            tokens=self.tokens and Path(self.tokens),
-            certificate=self.cert and Path(self.cert),
-            certificate_key=self.cert_key and Path(self.cert_key),
+            tokens=path(self.tokens),
+            certificate=path(self.cert),
+            certificate_key=path(self.cert_key),
             hosts=self.hosts,
             allow_private_webhooks=self.allow_private_webhooks,
             source=invocation.settings().source,

@@ -165,3 +165,12 @@ def test_the_demo_serves_the_console_until_a_signal():
 def test_an_address_that_cannot_be_one_is_refused(where):
     code, error = refused("serve", "--listen", where, "--no-open")
     assert (code, "choose another port or host" in error or "is not an address to listen on" in error) == (5, True)
+
+
+@pytest.mark.parametrize("option", ["--tokens", "--cert"])
+def test_an_empty_path_is_refused(option):
+    """As from a variable of the shell that is not set: without a certificate, all would go unencrypted."""
+    more = ("--cert-key", "") if option == "--cert" else ()
+    code, error = refused("serve", "--listen", "0", "--no-open", option, "", *more)
+    assert code == 5, error
+    assert error.startswith("scratchbus: .: "), error
