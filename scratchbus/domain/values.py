@@ -70,9 +70,11 @@ Moment = datetime | str
 def check_source(source: object, field: str = "source") -> str:
     """Return the source if it is valid. Raises InvalidSource."""
     if not isinstance(source, str) or not _SOURCE.fullmatch(source):
+        kind = "source" if field == "source" else "name"
+        hint = " (pass source=, or Bus.connect(source=…))" if kind == "source" or source is None else ""
         raise InvalidSource(
-            f"{field}: {shown(source)} is not a valid {field}; use 1–128 letters, digits and _.:@/-, starting with a"
-            " letter or digit (pass source=, or Bus.connect(source=…))"
+            f"{field}: {shown(source)} is not a valid {kind}; use 1–128 letters, digits and _.:@/-, starting with a"
+            f" letter or digit{hint}"
         )
     return source
 

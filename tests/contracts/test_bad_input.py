@@ -341,7 +341,7 @@ def test_a_bad_bus_name_is_refused(engine_url, name):
 def test_bad_claimant_name_is_refused(bus, page, by):
     observation = page.add("observation", "x")
     for call in (page.claim, page.release):
-        with pytest.raises(InvalidSource, match="by"):
+        with pytest.raises(InvalidSource, match=r"by: .* is not a valid name; use .* a letter or digit$"):
             call(observation.id, by=by)
     assert log_length(bus) == 1
 
