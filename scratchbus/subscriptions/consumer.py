@@ -101,7 +101,6 @@ class Consumer:
             if window.redeliveries and not window.pending:
                 yield from self._read_redeliveries(window)
             if not window.has_next and not (yield from self._read(window)):
-                self._failures = 0
                 return NAP
             if window.has_next and window.is_new:
                 window.count_first_attempt()
@@ -124,6 +123,10 @@ class Consumer:
             logger.warning("waiting for the engine", subscription=self.name, reason=str(problem))
         self._failures += 1
         return min(NAP, backoff(self._failures))
+
+    def reset_backoff(self) -> None:
+        """Record that a wait ended without an error of the engine."""
+        self._failures = 0
 
     def find(self, position: Position | str) -> DeliveryState:
         """Return the delivery that is out at a position. Raises NotDelivered, or LeaseLost."""

@@ -152,6 +152,7 @@ class Subscription:
                 seconds = self._bus.converse(consumer.advance())
                 if seconds:
                     self._bus.feeds.wait(consumer.tails(seconds), self._woken, seconds)
+                    consumer.reset_backoff()
             except TRANSIENT_ERRORS as problem:
                 self._bus.feeds.wait((), self._woken, consumer.pause_after(problem))
         if self._is_closed:

@@ -186,7 +186,6 @@ class Agenda:
             elif found.soonest:
                 seconds = (found.soonest - found.now) / 1000
                 self._asleep[page] = time.monotonic() + seconds + JITTER.uniform(0, _JITTER)
-        self._failures = 0
         next_page = self._asleep.first()
         return max(0.0, next_page.rank - time.monotonic()) if next_page else float("inf")
 
@@ -199,6 +198,10 @@ class Agenda:
             self._retried = self._picking, problem.event_id
         self._picking = ""
         return min(NAP, backoff(self._failures))
+
+    def reset_backoff(self) -> None:
+        """Record that a wait ended without an error of the engine."""
+        self._failures = 0
 
     def _follow(self) -> None:
         """Follow the log from now on, unless `leave` was called meanwhile."""

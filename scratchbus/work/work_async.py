@@ -230,6 +230,7 @@ class AsyncWork:
         deadline = time.monotonic() + seconds
         while not self._woken.is_set() and not self._is_stopped() and (remaining := deadline - time.monotonic()) > 0:
             await self._bus.feeds.wait(self._agenda.shards, self._woken, min(NAP, remaining))
+            self._agenda.reset_backoff()
 
     def _is_stopped(self) -> bool:
         return self._is_closed or (self._stop is not None and self._stop.is_set())
