@@ -31,8 +31,10 @@ PIDFile={directory}/engine.pid
 # An engine that a program started before is stopped cleanly; its clients wait.
 ExecStartPre={program} stop
 ExecStart={program} start
-ExecStop={program} stop
-Restart=always
+# Run when the engine has ended by itself, too: this must not stop one that was started meanwhile.
+ExecStop=/bin/sh -c 'test -z "$$MAINPID" || exec "$$@"' sh {program} stop
+# An engine that `scratchbus stop` stopped stays down.
+Restart=on-failure
 TimeoutStartSec=60
 TimeoutStopSec=30
 """

@@ -51,11 +51,12 @@ class Machine:
         text = [word for words in self.lines(name, "Environment") for word in words]
         return {**os.environ, "PYTHONPATH": str(ROOT), **dict(word.split("=", 1) for word in text)}
 
-    def run(self, name: str, key: str) -> str:
-        """Run the command of a unit as systemd would."""
+    def run(self, name: str, key: str, **variables: str) -> str:
+        """Run the command of a unit as systemd would, which sets MAINPID while the main process runs."""
         (command,) = self.lines(name, key)
+        environment = self.environment(name) | variables
         return subprocess.run(
-            command, env=self.environment(name), cwd=self.home.parent, check=True, capture_output=True, text=True
+            command, env=environment, cwd=self.home.parent, check=True, capture_output=True, text=True
         ).stdout
 
 
@@ -118,7 +119,18 @@ def test_the_units_run_the_engine_and_its_daemons(machine: Machine):
                 assert daemon.wait(PATIENCE) == 0, log.read_text()
             finally:
                 daemon.kill()
-    machine.run("engine", "ExecStop")
+    machine.run("engine", "ExecStop", MAINPID=str(running.pid))
+    assert server.find_running(machine.home) is None
+
+
+def test_an_engine_that_someone_stopped_stays_down(machine: Machine):
+    assert main(["systemd", "install", "--user", "--yes"]) == 0
+    assert machine.lines("engine", "Restart") == [["on-failure"]]  # the engine exits with 0 when it is stopped
+    assert main(["start"]) == 0
+    machine.run("engine", "ExecStop")  # late, after an engine that has ended by itself
+    running = server.find_running(machine.home)
+    assert running is not None
+    machine.run("engine", "ExecStop", MAINPID=str(running.pid))
     assert server.find_running(machine.home) is None
 
 
