@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from scratchbus.engine.cluster import Cluster
 from scratchbus.engine.connections import Revive
@@ -144,6 +145,11 @@ def _embedded(directory: Path, appendfsync: str, options: dict[str, Any], socket
 
 
 def _server(url: str, options: dict[str, Any], socket_timeout: float) -> Target:
+    path = "" if url.lower().startswith("unix:") else urlsplit(url).path.strip("/")
+    if path and not path.isdecimal():  # redis-py would use database 0; the path may be the end of a password
+        raise InvalidURL(
+            f"{without_password(url)!r}: a database is a number; end the URL with one, such as /3, or after the host"
+        )
     server_makers = makers(url, options, url)
     return _remote(url, "server", "engine", socket_timeout, lambda _: server_makers, OneServer())
 
@@ -250,6 +256,10 @@ def _read_checked_info(where: str, shard: int) -> Step[dict[str, str]]:
         info = yield from read_info("server", "memory", "persistence", "replication", shard=shard)
     except EngineForbidden:
         return {"engine": UNKNOWN, "version": UNKNOWN}
+    if info.get("redis_mode") == "sentinel":
+        raise EngineMisconfigured(
+            f"{where} is a sentinel; write redis+sentinel://host:port/NAME, with its master's name"
+        )
     version = info.get("valkey_version") or info.get("redis_version", "0")
     engine = "Valkey" if "valkey_version" in info else "Redis"
     numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())

@@ -131,6 +131,12 @@ def translate(error: Exception, where: str) -> ScratchbusError:
         return EngineMisconfigured(f"{where} is one node of a cluster ({text}); write redis+cluster:// in the URL")
     if "cluster support disabled" in text:
         return EngineMisconfigured(f"{where} is not a cluster; write redis:// in the URL, without +cluster")
+    if "unknown command 'SENTINEL'" in text:
+        return EngineMisconfigured(
+            f"{where} is not a sentinel; write redis:// in the URL, without +sentinel, or the port of a sentinel"
+        )
+    if "DB index is out of range" in text or "SELECT is not allowed in cluster mode" in text:
+        return EngineMisconfigured(f"{where} has no such database ({text}); name another one in the URL, or none")
     if isinstance(
         error, redis_errors.ClusterDownError | redis_errors.TryAgainError
     ):  # also from a replica that lost its primary

@@ -306,6 +306,12 @@ def test_an_error_among_replies_does_not_shift_later_ones() -> None:
         driver.close()
 
 
+def test_a_database_that_the_server_lacks_is_refused(new_server: Callable[..., Server]) -> None:
+    server = new_server(tcp=True)
+    with pytest.raises(EngineMisconfigured, match=r"has no such database .* in the URL, or none"):
+        Bus.connect(f"{server.tcp_url}/99")
+
+
 def test_the_first_read_after_a_restart_succeeds_whatever_connections_there_were(
     new_server: Callable[..., Server],
 ) -> None:

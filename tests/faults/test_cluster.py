@@ -219,6 +219,13 @@ def test_a_cluster_url_of_a_single_server_is_refused(new_server) -> None:
         Bus.connect(f"redis+cluster://127.0.0.1:{server.port}")
 
 
+@pytest.mark.parametrize("end", ["?db=3", "/3"])
+def test_a_cluster_has_one_database(cluster: Cluster, bus_name: str, end: str) -> None:
+    scheme = "redis+cluster" if end == "?db=3" else "redis"
+    with pytest.raises(EngineMisconfigured, match=r"has no such database .* in the URL, or none"):
+        Bus.connect(f"{scheme}://127.0.0.1:{cluster.servers[0].port}{end}", bus=bus_name)
+
+
 def test_an_absent_cluster_is_unreachable() -> None:
     with pytest.raises(EngineUnreachable, match="does not answer") as caught:
         Bus.connect(f"redis+cluster://me:s3cr3t@127.0.0.1:{free_port()},127.0.0.1:{free_port()}")
@@ -234,6 +241,9 @@ def test_an_absent_cluster_is_unreachable() -> None:
         ("redis+cluster://me:s3cr3t@a,b?ssl_ca_certs=/nowhere", "does not exist"),
         ("redis+sentinel://me:s3cr3t@a,b?sentinel_password=s3cr3t", "names no master"),
         ("redis+ring://me:s3cr3t@a", "is not an engine URL"),
+        ("redis://me:s3cr3t@127.0.0.1:1/main", "a database is a number"),
+        ("redis://me:s3cr3t@127.0.0.1:1/1/2?db=3", "a database is a number"),
+        ("redis://me:12/s3cr3t@127.0.0.1", "a database is a number"),
     ],
 )
 def test_an_invalid_url_is_explained_without_its_password(url: str, reason: str) -> None:

@@ -55,6 +55,13 @@ def test_a_sentinel_url_connects_to_the_master(watched: Watched, bus: Bus) -> No
         Bus.connect(watched.url.replace(f"/{MASTER_NAME}", "/other"))
 
 
+def test_servers_and_sentinels_are_not_mixed_up(watched: Watched) -> None:
+    with pytest.raises(EngineMisconfigured, match="is not a sentinel; write redis://"):
+        Bus.connect(f"redis+sentinel://127.0.0.1:{watched.master.port}/{MASTER_NAME}")
+    with pytest.raises(EngineMisconfigured, match=r"is a sentinel; write redis\+sentinel://"):
+        Bus.connect(watched.sentinels[0].tcp_url)
+
+
 def test_absent_sentinels_are_unreachable() -> None:
     with pytest.raises(EngineUnreachable, match="does not answer") as caught:
         Bus.connect(f"redis+sentinel://me:s3cr3t@127.0.0.1:{free_port()}/name?sentinel_password=s3cr4t")
