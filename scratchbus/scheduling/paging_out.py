@@ -193,10 +193,10 @@ def _drop_heads(keys: ShardKeys, final: Final) -> Step[None]:
     for page, documents in final.items():
         ids = {document.id: document for document in documents}
         rows = yield from ask(keys.shard, "HMGET", keys.heads(page), *ids)
-        heads: Mapping[str, bytes] = {
+        heads: dict[str, bytes] = {
             id: row
             for id, row in zip(ids, rows, strict=True)
-            if row and Head.parse(row).position == ids[id].position.stream_id
+            if (head := Head.readable(row)) and head.position == ids[id].position.stream_id
         }
         if heads:
             yield from drop_heads(keys, page, heads)

@@ -368,6 +368,15 @@ def test_reading_archived_events_without_archive_url_names_the_setting(connect, 
     assert [one.content for one in other.active()]
 
 
+def test_a_head_written_by_hand_does_not_stop_paging_out(bus, page):
+    done = page.add("observation", "done")
+    page.archive(done.id)
+    send(bus, "HSET", keys_of(bus).heads("main"), done.id, "no head")
+    assert page_all_out(bus) == 1
+    assert page.get(done.id).status == "archived"
+    send(bus, "HDEL", keys_of(bus).heads("main"), done.id)
+
+
 def test_a_damaged_archive_does_not_stop_paging_out(connect, bus, tmp_path):
     page = bus.page("main")
     old = [page.add("observation", f"old {n}") for n in range(6)]
