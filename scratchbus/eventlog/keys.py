@@ -22,6 +22,11 @@ CURSORS = ("reminders",)
 _MAX_PAGES, _MAX_INDEXES = 4_000, 1_000  # names kept, for a shard and for a page
 
 
+def _name(suffix: str) -> cached_property[str]:
+    """Return a property of `ShardKeys` that is the name of a key."""
+    return cached_property(lambda keys: f"{keys.tag}{suffix}")
+
+
 @dataclass
 class ShardKeys:
     """The keys of one shard of a bus. Each name is computed once.
@@ -42,72 +47,50 @@ class ShardKeys:
         """The common beginning of all keys of the shard, with the hash tag."""
         return f"{hash_tag(self.bus, self.shard)}:{self.part}"
 
-    @cached_property
-    def log(self) -> str:
-        """Stream: the events."""
-        return self.tag + "log"
+    log = _name("log")
+    """Stream: the events."""
 
-    @cached_property
-    def tail(self) -> str:
-        """String: `<stream id>|<event id>` of the last event. The log ends here, whatever else its stream has."""
-        return self.tag + "tail"
+    tail = _name("tail")
+    """String: `<stream id>|<event id>` of the last event. The log ends here, whatever else its stream has."""
 
-    @cached_property
-    def repaired(self) -> str:
-        """Stream: a copy of the log, while a repair makes it, or left by one that was killed."""
-        return self.tag + "repaired"
+    repaired = _name("repaired")
+    """Stream: a copy of the log, while a repair makes it, or left by one that was killed."""
 
-    @cached_property
-    def origin(self) -> str:
-        """String: a random word written with the first event; another word is another log."""
-        return self.tag + "origin"
+    origin = _name("origin")
+    """String: a random word written with the first event; another word is another log."""
 
-    @cached_property
-    def floor(self) -> str:
-        """String: `<stream id>|<event id>` of the last event that readers take from the archive, if any."""
-        return self.tag + "floor"
+    floor = _name("floor")
+    """String: `<stream id>|<event id>` of the last event that readers take from the archive, if any."""
 
-    @cached_property
-    def archiver(self) -> str:
-        """String: `<token>|<ms>|<who>` of the archiver or eraser at work, and until when others wait for it."""
-        return self.tag + "archiver"
+    archiver = _name("archiver")
+    """String: `<token>|<ms>|<who>` of the archiver or eraser at work, and until when others wait for it."""
 
-    @cached_property
-    def kept(self) -> str:
-        """Stream, on shard 0: trimmed entries that are still needed, such as the registry in force."""
-        return self.tag + "kept"
+    kept = _name("kept")
+    """Stream, on shard 0: trimmed entries that are still needed, such as the registry in force."""
 
-    @cached_property
-    def pages(self) -> str:
-        """Hash: page -> a time (ms) before which none of its open observations expires."""
-        return self.tag + "pages"
+    pages = _name("pages")
+    """Hash: page -> a time (ms) before which none of its open observations expires."""
 
-    @cached_property
-    def ids(self) -> str:
-        """Prefix of hashes, one a day: event ids chosen by callers -> `<digest>|<stream id>`.
+    ids = _name("ids:")
+    """Prefix of hashes, one a day: event ids chosen by callers -> `<digest>|<stream id>`.
 
-        With the suffix `retried`, a set: the other ids that were sent again within the last hour. With `erased`, the
-        ids whose events were erased.
+    With the suffix `retried`, a set: the other ids that were sent again within the last hour. With `erased`, the
+    ids whose events were erased.
 
-        A key of just this name never exists. Every script that writes names it, or another such key: while a cluster
-        moves the keys of a slot one by one, it runs no script that names a missing key. Otherwise a script could stop
-        in the middle, at a key that has moved.
-        """
-        return self.tag + "ids:"
+    A key of just this name never exists. Every script that writes names it, or another such key: while a cluster
+    moves the keys of a slot one by one, it runs no script that names a missing key. Otherwise a script could stop
+    in the middle, at a key that has moved.
+    """
 
-    @cached_property
-    def meta(self) -> str:
-        """Hash, on shard 0: the settings fixed when the bus was created."""
-        return self.tag + "meta"
+    meta = _name("meta")
+    """Hash, on shard 0: the settings fixed when the bus was created."""
 
     def cursor(self, name: str) -> str:
         """String: how far this reader has handled the log, as the text of a position."""
         return f"{self.tag}cursor:{name}"
 
-    @cached_property
-    def subscriptions(self) -> str:
-        """Set, on shard 0: the names of all subscriptions."""
-        return self.tag + "subscriptions"
+    subscriptions = _name("subscriptions")
+    """Set, on shard 0: the names of all subscriptions."""
 
     def subscription(self, name: str) -> str:
         """Hash, on shard 0: a subscription's filters, cursor, lease, and the event it is trying."""
@@ -121,10 +104,8 @@ class ShardKeys:
         """Hash, on shard 0: position -> a dead letter to redeliver."""
         return f"{self.tag}again:{name}"
 
-    @cached_property
-    def importing(self) -> str:
-        """Hash: the import that is at work, or was when it was killed."""
-        return self.tag + "import"
+    importing = _name("import")
+    """Hash: the import that is at work, or was when it was killed."""
 
     @cached_property
     def staged(self) -> ShardKeys:
@@ -148,24 +129,14 @@ class ShardKeys:
         """Returns the keys of a page in one build of the state; they are made once."""
         return lru_cache(_MAX_PAGES)(partial(PageKeys, self))
 
-    def checkpoint(self, projection: str) -> str:
-        """String: how far this projection is folded (see `eventlog.checkpoint`)."""
-        return f"{self.tag}checkpoint:{projection}"
+    live = _name(f"checkpoint:{NAME}")
+    """String: how far the live state is folded (see `eventlog.checkpoint`)."""
 
-    @cached_property
-    def live(self) -> str:
-        """String: how far the live state is folded."""
-        return self.checkpoint(NAME)
+    erased = _name("erased")
+    """Sorted set: the `seq` of every event that was erased, by itself."""
 
-    @cached_property
-    def erased(self) -> str:
-        """Sorted set: the `seq` of every event that was erased, by itself."""
-        return self.tag + "erased"
-
-    @cached_property
-    def rebuilding(self) -> str:
-        """Hash: who rebuilds the state until when, and the number of the last build."""
-        return self.tag + "rebuilding"
+    rebuilding = _name("rebuilding")
+    """Hash: who rebuilds the state until when, and the number of the last build."""
 
 
 class PageKeys:
@@ -178,12 +149,12 @@ class PageKeys:
     memory      hash: subject -> what an agent remembers (JSON): its notepad, a note …
     of_type     the common beginning of the names of the indexes by type
     types       hash: type -> 1, for each type of an observation: the indexes of these types have all observations
-    positions   string: the positions of the page's events in order, 16 bytes each (see `log.positions`)
+    positions   string: the positions of the page's events in order, 16 bytes each (see `eventlog.positions`)
     gaps        hash of the whole shard: stream id of an event -> how many events were missing before it
-    snapshots   hash: stream id -> the documents as they were then, compressed (see `log.snapshots`)
-    paged       hash: bucket -> ids of paged-out observations, each with when it was added (see `log.paged`)
+    snapshots   hash: stream id -> the documents as they were then, compressed (see `readmodel.snapshots`)
+    paged       hash: bucket -> ids of paged-out observations, each with when it was added (see `eventlog.paged_out`)
     places      hash: range of when they were added -> the position of each paged-out observation's last event
-    tables      hash: number -> a table of paged-out observations in the archive (see `log.index_tables`)
+    tables      hash: number -> a table of paged-out observations in the archive (see `eventlog.index_tables`)
     paging      hash of the whole shard: `cursor` -> the last event examined for observations to page out
 
     heads, open: those of the page in `ShardKeys`, whatever the build

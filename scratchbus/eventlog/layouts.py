@@ -11,7 +11,6 @@ from scratchbus.domain.values import MAX_SAFE_INTEGER
 from scratchbus.engine.scripts import Constants
 from scratchbus.errors import shown
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
-from scratchbus.projections import scratch_page
 
 DAY_MS: Final = 86_400_000
 FOREVER: Final = MAX_SAFE_INTEGER
@@ -221,7 +220,7 @@ LUA: Final[Constants] = {
     "ADDED_HEAD_TEXT": _head_text(version="start", due_at="'0'", **_NEW_HEAD).replace(_STARTED, ""),
     "CHECKPOINT": CHECKPOINT.pattern,
     "CHECKPOINT_TEXT": CHECKPOINT.text,
-    "CHECKPOINT_KEY": f"'{ShardKeys('', 0).checkpoint(scratch_page.NAME).removeprefix(ShardKeys('', 0).tag)}'",
+    "CHECKPOINT_KEY": _key("live"),
     "LAST": LAST.pattern,
     "LAST_TEXT": LAST.text,
     "HOLD": HOLD.pattern,

@@ -80,7 +80,7 @@ def checkpoint(bus: Bus):
     page = bus.page()
     page.add("observation", "known", ttl="1h", remind_at=datetime.now(UTC))
     project(bus)
-    key = keys_of(bus).checkpoint("scratch_page")
+    key = keys_of(bus).live
     before = send(bus, "GET", key)
     raw_append(bus, subject="01M7YS0X7YM47HSFZZZJC2DZ9D", kind="added", type="observation", event=NEWER)
     yield
