@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from scratchbus.engine.lazy_packages import redis_errors
 from scratchbus.engine.redirects import Address, Failover, Learning, Sending, is_lost
 from scratchbus.engine.retry_limits import JITTER
 from scratchbus.engine.slots import hash_tag, slot_of
-from scratchbus.telemetry.lazy import lazy
-
-if TYPE_CHECKING:
-    from redis import exceptions as redis_errors
-else:
-    redis_errors = lazy("redis.exceptions")
 
 
 class Cluster(Failover):

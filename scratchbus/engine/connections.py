@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from hiredis import Reader, pack_command
 
+from scratchbus.engine.lazy_packages import redis_errors
 from scratchbus.engine.scripts import Script
 from scratchbus.errors import (
     EngineAuth,
@@ -24,10 +25,8 @@ from scratchbus.telemetry.lazy import lazy
 
 if TYPE_CHECKING:
     from redis import _parsers as parsers
-    from redis import exceptions as redis_errors
-else:  # redis-py is imported when it opens a connection, or for the first error
+else:
     parsers = lazy("redis._parsers")
-    redis_errors = lazy("redis.exceptions")
 
 Commands = tuple[tuple[Any, ...], ...]
 

@@ -13,11 +13,12 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from hiredis import pack_command
 
 from scratchbus.engine.connections import NUMBERS, UNREAD, Commands, pack, with_script_texts
+from scratchbus.engine.lazy_packages import redis_errors
 from scratchbus.engine.links import Link
 from scratchbus.engine.pools import Pool
 from scratchbus.engine.redirects import Address, Conversation, Sending, deliver
@@ -37,12 +38,6 @@ from scratchbus.engine.steps import (
 )
 from scratchbus.errors import ArchiveError, BusClosed, EngineError, LogError, ScratchbusError
 from scratchbus.telemetry.counters import counts
-from scratchbus.telemetry.lazy import lazy
-
-if TYPE_CHECKING:
-    from redis import exceptions as redis_errors
-else:
-    redis_errors = lazy("redis.exceptions")
 
 T = TypeVar("T")
 

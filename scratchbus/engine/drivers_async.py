@@ -17,9 +17,10 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from scratchbus.engine.connections import HUNG_UP, Commands, with_script_texts
+from scratchbus.engine.lazy_packages import redis_errors
 from scratchbus.engine.links_async import AsyncLink
 from scratchbus.engine.pools_async import AsyncPool
 from scratchbus.engine.redirects import Address, Conversation, Sending, deliver
@@ -39,12 +40,6 @@ from scratchbus.engine.steps import (
 )
 from scratchbus.errors import ArchiveError, BusClosed, EngineError, LogError, ScratchbusError
 from scratchbus.telemetry.counters import counts
-from scratchbus.telemetry.lazy import lazy
-
-if TYPE_CHECKING:
-    from redis import exceptions as redis_errors
-else:
-    redis_errors = lazy("redis.exceptions")
 
 T = TypeVar("T")
 

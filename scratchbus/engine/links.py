@@ -13,15 +13,10 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from math import ceil
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from scratchbus.engine.connections import HUNG_UP, Connection, reply_reader
-from scratchbus.telemetry.lazy import lazy
-
-if TYPE_CHECKING:
-    from redis import exceptions as redis_errors
-else:
-    redis_errors = lazy("redis.exceptions")
+from scratchbus.engine.lazy_packages import redis_errors
 
 _BUFFER = 256 * 1024  # bytes per read; a projector's chunk is about a megabyte
 _SMALL = 4 * 1024  # bytes that a socket accepts without blocking once the server has read all earlier ones

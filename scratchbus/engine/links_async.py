@@ -9,16 +9,11 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 from copy import copy
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from scratchbus.engine.connections import HUNG_UP, UNREAD, AsyncConnection, Commands, pack, reply_reader
+from scratchbus.engine.lazy_packages import redis_errors
 from scratchbus.engine.steps import Joint
-from scratchbus.telemetry.lazy import lazy
-
-if TYPE_CHECKING:
-    from redis import exceptions as redis_errors
-else:
-    redis_errors = lazy("redis.exceptions")
 
 _MAX_QUEUED = 25
 """The number of queued requests that are sent at once, without waiting for more tasks, to keep the engine busy."""

@@ -8,19 +8,14 @@ import os
 from collections import defaultdict, deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from scratchbus.engine.connections import HUNG_UP, Revive
+from scratchbus.engine.lazy_packages import redis_errors
 from scratchbus.engine.links import Link
 from scratchbus.engine.redirects import Address, Topology
 from scratchbus.engine.steps import Sent
 from scratchbus.errors import BusClosed
-from scratchbus.telemetry.lazy import lazy
-
-if TYPE_CHECKING:
-    from redis import exceptions as redis_errors
-else:
-    redis_errors = lazy("redis.exceptions")
 
 
 class Pool:

@@ -12,15 +12,14 @@ import time
 from collections.abc import Awaitable, Callable, Hashable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from scratchbus.engine.lazy_packages import asyncio
 from scratchbus.engine.steps import Queued, Step
 from scratchbus.telemetry.lazy import lazy
 
 if TYPE_CHECKING:
-    import asyncio
     from concurrent import futures
     from concurrent.futures import Future
 else:
-    asyncio = lazy("asyncio")  # which programs that block need not import
     futures = lazy("concurrent.futures")
 
 GATHERING = 0.002

@@ -9,17 +9,12 @@ from __future__ import annotations
 import time
 from collections.abc import Generator
 from itertools import count
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from scratchbus.engine.connections import Commands, is_broken, translate
+from scratchbus.engine.lazy_packages import redis_errors
 from scratchbus.engine.retry_limits import READ_TRIES, RECOVERY_SECONDS, backoff
 from scratchbus.engine.steps import Call, Interrupted, Joint, Pause, Request
-from scratchbus.telemetry.lazy import lazy
-
-if TYPE_CHECKING:
-    from redis import exceptions as redis_errors
-else:
-    redis_errors = lazy("redis.exceptions")
 
 T = TypeVar("T")
 

@@ -12,15 +12,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from scratchbus.engine.at_fork import reset_in_forks
-from scratchbus.telemetry.lazy import lazy
+from scratchbus.engine.lazy_packages import asyncio
 from scratchbus.telemetry.logs import stderr_logger
 
 if TYPE_CHECKING:
-    import asyncio
-
     from scratchbus.engine.steps import Step
-else:
-    asyncio = lazy("asyncio")  # which programs that block need not import
 
 CHECK_SECONDS = 0.1
 """Seconds between two checks for what is due."""

@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from scratchbus.engine.lazy_packages import redis_errors
 from scratchbus.engine.redirects import Address, Failover, Learning, Sending
 from scratchbus.errors import EngineMisconfigured
-from scratchbus.telemetry.lazy import lazy
-
-if TYPE_CHECKING:
-    from redis import exceptions as redis_errors
-else:
-    redis_errors = lazy("redis.exceptions")
 
 
 class Sentinels(Failover):

@@ -9,18 +9,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from scratchbus.engine.connections import AsyncConnection, Connection
+from scratchbus.engine.lazy_packages import redis_errors
 from scratchbus.engine.redirects import ONLY_SERVER, Address
 from scratchbus.errors import InvalidURL
 from scratchbus.telemetry.lazy import lazy
 
 if TYPE_CHECKING:
     from redis import connection as blocking
-    from redis import exceptions as redis_errors
     from redis.asyncio import connection as nonblocking
 else:
     blocking = lazy("redis.connection")
     nonblocking = lazy("redis.asyncio.connection")
-    redis_errors = lazy("redis.exceptions")
 
 SCHEMES = (
     "redis://, rediss://, unix://, redis+cluster://host,host, redis+sentinel://host,host/master,"

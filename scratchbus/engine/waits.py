@@ -4,14 +4,8 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
-from scratchbus.telemetry.lazy import lazy
-
-if TYPE_CHECKING:
-    import asyncio
-else:
-    asyncio = lazy("asyncio")  # which programs that block need not import
+from scratchbus.engine.lazy_packages import asyncio
 
 
 def wait(event: threading.Event, seconds: float | None) -> bool:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from scratchbus.domain.position import Position
 from scratchbus.engine.at_fork import reset_in_forks
+from scratchbus.engine.lazy_packages import asyncio
 from scratchbus.engine.retry_limits import backoff
 from scratchbus.engine.steps import Step
 from scratchbus.engine.waits import wait_async
@@ -20,16 +21,11 @@ from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.log_entry import LogEntry
 from scratchbus.eventlog.reader import MAX_BLOCK_MS, STOPPABLE_BLOCK_MS
 from scratchbus.eventlog.tail import Feed
-from scratchbus.telemetry.lazy import lazy
 from scratchbus.telemetry.logs import stderr_logger
 
 if TYPE_CHECKING:
-    import asyncio
-
     from scratchbus.engine.drivers import Engine
     from scratchbus.engine.drivers_async import AsyncEngine
-else:
-    asyncio = lazy("asyncio")  # blocking programs need not import it
 
 PAUSE = 0.0001
 """Seconds per follower between two reads of a dedicated thread.

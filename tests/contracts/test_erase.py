@@ -211,7 +211,7 @@ def test_paused_reader_continues_after_an_erasure(bus: Bus, page: Page) -> None:
 def test_fold_from_the_start_sees_no_gap(bus: Bus, page: Page) -> None:
     id = add_secret(page)
     page.erase(id, reason="asked for")
-    send(bus, "DEL", keys_of(bus).checkpoint("scratch_page"))
+    send(bus, "DEL", keys_of(bus).live)
     for key in send(bus, "KEYS", f"{keys_of(bus).tag}p1:*"):
         send(bus, "DEL", key)
     page.add("observation", "later")

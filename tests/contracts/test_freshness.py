@@ -21,7 +21,7 @@ def contents(observations):
 
 
 def checkpoint(bus):
-    return send(bus, "GET", keys_of(bus).checkpoint("scratch_page"))
+    return send(bus, "GET", keys_of(bus).live)
 
 
 @pytest.mark.engines(*ONE)

@@ -98,10 +98,10 @@ def test_a_batch_is_folded_whole_in_any_chunk_size(bus, page, chunk):
 def test_a_projector_refuses_another_log(bus, page):
     fill(page, 3)
     project(bus)
-    checkpoint = send(bus, "GET", keys_of(bus).checkpoint("scratch_page"))
+    checkpoint = send(bus, "GET", keys_of(bus).live)
     forget(bus)
     fill(page, 5)
-    send(bus, "SET", keys_of(bus).checkpoint("scratch_page"), checkpoint)
+    send(bus, "SET", keys_of(bus).live, checkpoint)
     with pytest.raises(LogRewound, match="folded from another log"):
         bus.converse(fold_once(bus.core.log, keys_of(bus).shard))
     forget(bus)

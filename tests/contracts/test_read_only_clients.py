@@ -47,7 +47,7 @@ def batch(name: str, count: int, **more: object) -> list[NewObservation]:
 
 
 def checkpoint(bus: Bus) -> object:
-    return send(bus, "GET", keys_of(bus).checkpoint("scratch_page"))
+    return send(bus, "GET", keys_of(bus).live)
 
 
 def assert_reads_the_same(bus: Bus, page: Page, reader: Page) -> None:

@@ -315,7 +315,7 @@ def test_connecting_works_when_older_state_cannot_be_rebuilt_from_the_archive(co
 def test_state_without_a_form_number_asks_for_a_rebuild(bus, page, event_id):
     page.add("observation", "one", event_id=event_id)
     project(bus)
-    checkpoint = keys_of(bus).checkpoint("scratch_page")
+    checkpoint = keys_of(bus).live
     position, rest = send(bus, "GET", checkpoint).decode().split("|", 1)
     *_, origin, token = rest.split("|")
     send(bus, "SET", checkpoint, f"{position}|{event_id}|1|{origin}|{token}")

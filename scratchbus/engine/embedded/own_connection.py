@@ -6,17 +6,12 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from scratchbus.engine.connections import HUNG_UP, UNREAD, pack, reply_reader
 from scratchbus.engine.embedded.socket import check_peer, check_socket
+from scratchbus.engine.lazy_packages import redis_errors
 from scratchbus.errors import EngineUnreachable
-from scratchbus.telemetry.lazy import lazy
-
-if TYPE_CHECKING:
-    from redis import exceptions as redis_errors
-else:
-    redis_errors = lazy("redis.exceptions")
 
 BUFFER = 4_096
 """The most bytes that are read at once while connecting."""

@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from scratchbus.engine.connections import HUNG_UP, UNREAD, reply_reader
 from scratchbus.engine.embedded.own_connection import BUFFER, introduction, redis_py_errors
 from scratchbus.engine.embedded.socket import check_peer, check_socket
-from scratchbus.telemetry.lazy import lazy
-
-if TYPE_CHECKING:
-    from redis import exceptions as redis_errors
-else:
-    redis_errors = lazy("redis.exceptions")
+from scratchbus.engine.lazy_packages import redis_errors
 
 
 class AsyncOwnConnection:
