@@ -19,7 +19,7 @@ from scratchbus.eventlog import index_tables
 from scratchbus.eventlog.below_floor import Floor
 from scratchbus.eventlog.checkpoint import Checkpoint, Outcome, checkpoint_key
 from scratchbus.eventlog.codec import decode_entry
-from scratchbus.eventlog.index_entries import PagedOut, entries_in, id_text, ids_in
+from scratchbus.eventlog.index_tables import PagedOut, entries_in, id_text, ids_in
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
 from scratchbus.eventlog.layouts import Head
 from scratchbus.eventlog.raw_entries import RawEntry, entry_fields, entry_position

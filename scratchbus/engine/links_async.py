@@ -213,13 +213,11 @@ class AsyncLink(asyncio.Protocol):
         if unanswered:  # else redis-py need not be imported
             _fail(unanswered, (redis_errors.TimeoutError if is_timeout else redis_errors.ConnectionError)(message))
 
-    def hang_up(self) -> None:
-        """Close the socket at once; tasks that wait for a reply get a ConnectionError."""
-        self._break(HUNG_UP)
-
     def close(self) -> None:
         """Close the socket at once; tasks that wait for a reply get a ConnectionError."""
         self._break(HUNG_UP)
+
+    hang_up = close
 
     async def aclose(self) -> None:
         """Accept no more requests and close the socket once all are answered; wait only if they already are."""

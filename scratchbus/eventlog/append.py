@@ -38,6 +38,9 @@ _new_tuple = tuple.__new__  # creates a named tuple without its constructor, whi
 _EMPTY = START.stream_id  # the end of an empty log
 _ROUTE_SECONDS = 1.0  # seconds for which a page's additions take the way that the last one needed
 
+_Mode = Literal["all", "each"]
+_Meanwhile = Callable[[], object] | None
+
 
 def append(
     log: Log,
@@ -46,8 +49,8 @@ def append(
     *,
     room: int = 0,
     on_full: str = "displace",
-    mode: Literal["all", "each"] = "all",
-    meanwhile: Callable[[], object] | None = None,
+    mode: _Mode = "all",
+    meanwhile: _Meanwhile = None,
 ) -> Step[Appended]:
     """Append events of one page; see `_append`."""
     steps = _append(log, page, writes, room=room, on_full=on_full, mode=mode, meanwhile=meanwhile)
@@ -68,14 +71,7 @@ def find_attempt(log: Log, page: str, write: Write) -> Step[list[Position] | Non
 
 
 def _append(
-    log: Log,
-    page: str,
-    writes: list[Write],
-    *,
-    room: int,
-    on_full: str,
-    mode: Literal["all", "each"],
-    meanwhile: Callable[[], object] | None,
+    log: Log, page: str, writes: list[Write], *, room: int, on_full: str, mode: _Mode, meanwhile: _Meanwhile
 ) -> Step[Appended]:
     """Append events of one page: all or none; in mode "each", all that are not refused.
 
@@ -98,7 +94,7 @@ def _append(
             event_id = write.event_or_draft.id.replace(ids.OPEN_END, log.id_bounds[shard])
             write.event_or_draft = write.event.placed(id=event_id)
     first = writes[0].event_or_draft.id
-    wait_commands = (("WAIT", log.replicas, log.replica_ms),) if log.replicas else ()
+    wait = (("WAIT", log.replicas, log.replica_ms),) if log.replicas else ()
     scan, attempt = "", 0
     restored: dict[str, list[str]] = {}
     after = ids.bound_of(first) if writes[0].digest else None
@@ -110,19 +106,15 @@ def _append(
     while True:
         try:
             if is_plain:
-                reply, *copies = yield from _add(
-                    log, page_keys, page, writes, room, on_full, mode, wait_commands, meanwhile
-                )
+                reply, *copies = yield from _add(log, page_keys, page, writes, room, on_full, mode, wait, meanwhile)
             else:
                 command = append_command(log, page_keys, page, writes, room=room, on_full=on_full, mode=mode, scan=scan)
-                reply, *copies = yield Call(shard, (command, *wait_commands), is_write=True)
+                reply, *copies = yield Call(shard, (command, *wait), is_write=True)
         except (Interrupted, EngineLoading) as lost:
             scan = yield from search_lost(log, shard, after or before, writes, lost, started, attempt)
             attempt += 1
         except (EngineError, BusClosed) as error:
-            is_in_doubt = attempt > 0 or after is not None or (bool(wait_commands) and _is_wait_denied(error))
-            if is_in_doubt or isinstance(error, EngineError):  # else nothing was sent to a closed bus
-                annotate(error, first, is_in_doubt=is_in_doubt)
+            _note_doubt(error, first, attempt > 0 or after is not None, bool(wait))
             raise
         else:
             if reply == [b"other"]:
@@ -141,7 +133,6 @@ def _append(
     if after is not None and outcome.recalled is not None:
         yield from check_recalled(log, shard, writes, outcome.recalled)
     counts.append_took.add(time.monotonic() - started)
-    counts.displaced += sum(map(len, outcome.displaced.values()))
     if copies and copies[0] < log.replicas:
         raise _not_replicated(log, copies[0], first, outcome)
     if outcome.wrote is not None:
@@ -149,9 +140,11 @@ def _append(
     return outcome
 
 
-def _is_wait_denied(error: Exception) -> bool:
-    """Return whether an error denies this user WAIT, which is sent after the write."""
-    return isinstance(error, EngineForbidden) and "'wait'" in str(error)
+def _note_doubt(error: EngineError | BusClosed, first: str, is_in_doubt: bool, sends_wait: bool) -> None:
+    """Note in the error of an append whether it may have written: before it, or before a WAIT that was denied."""
+    is_in_doubt = is_in_doubt or (sends_wait and isinstance(error, EngineForbidden) and "'wait'" in str(error))
+    if is_in_doubt or isinstance(error, EngineError):  # else nothing was sent to a closed bus
+        annotate(error, first, is_in_doubt=is_in_doubt)
 
 
 def _not_replicated(log: Log, copies: int, first: str, outcome: Appended) -> NotReplicated:
@@ -170,8 +163,8 @@ def _add(
     room: int,
     on_full: str,
     mode: str,
-    wait_commands: tuple[Command, ...],
-    meanwhile: Callable[[], object] | None,
+    wait: tuple[Command, ...],
+    meanwhile: _Meanwhile,
 ) -> Step[list[Any]]:
     """Send plain additions to the scripts in `add_lua/`; return the reply, followed by that of WAIT if it was sent."""
     shard, prefixes = page_keys.keys.shard, log.additions(page, room, on_full)
@@ -180,8 +173,8 @@ def _add(
         events = tuple(chain.from_iterable(map(_addition, writes)))
         check_size(events, len(writes))
         command = (*(prefixes.all if mode == "all" else prefixes.each), *events)
-        call = Call(shard, (command, *wait_commands), True)
-        if meanwhile is None or wait_commands:
+        call = Call(shard, (command, *wait), True)
+        if meanwhile is None or wait:
             replies = yield call
         else:
             sent = yield Send(call)
@@ -190,11 +183,11 @@ def _add(
         return replies
     event = _addition(writes[0])
     command = (*prefixes.one, *event)
-    is_unjoined = bool(wait_commands) or log.unjoined_pages.get(page, 0.0) > time.monotonic()
+    is_unjoined = bool(wait) or log.unjoined_pages.get(page, 0.0) > time.monotonic()
     packed: bytes = pack_command(event)  # type: ignore[arg-type]  # it takes a tuple of any length
     packed_event = packed[packed.index(b"\n") + 1 :]  # as `packed_arguments` does it
     joint = Joint(prefixes.one, packed_event, len(event), None if is_unjoined else prefixes.each, split_added)
-    replies = yield Call(shard, (command, *wait_commands), True, None if wait_commands else joint)
+    replies = yield Call(shard, (command, *wait), True, None if wait else joint)
     if replies == [[b"full"]]:  # it was sent with others
         _reroute(log.unjoined_pages, page)
         replies = yield Call(shard, (command,), True, Joint(prefixes.one, packed_event, len(event)))
@@ -232,11 +225,11 @@ def _span_and_start(status: str, status_class: str, type: str, priority: int) ->
 
 def _read_added(log: Log, shard: int, writes: list[Write], reply: bytes | list[bytes]) -> Appended:
     """Return the outcome of plain additions, and count them; the reply has the stream id of the first."""
-    displaced_nothing = isinstance(reply, bytes)
+    displaced: dict[str, tuple[str, ...]] = {}
+    if not isinstance(reply, bytes):
+        displaced[writes[0].event_or_draft.subject] = (reply[2].decode(),)
+        counts.displaced += 1
     stream_id = (reply if isinstance(reply, bytes) else reply[1]).decode()
-    displaced: dict[str, tuple[str, ...]] = (
-        {} if isinstance(reply, bytes) else {writes[0].event_or_draft.subject: (reply[2].decode(),)}
-    )
     ms_text, _, seq_text = stream_id.partition("-")
     ms, seq = int(ms_text), int(seq_text)
     position = _new_tuple(Position, (ms, seq, shard))
@@ -244,7 +237,7 @@ def _read_added(log: Log, shard: int, writes: list[Write], reply: bytes | list[b
     for write in writes[1:]:
         seq += 1
         written.append(Written(_new_tuple(Position, (ms, seq, shard)), 1, "added", write.event_or_draft.subject, 0))
-    if displaced_nothing:
+    if not displaced:
         log.last_plain_append[shard] = ms, int(seq_text), seq
     counts.appended["added"] += len(written)
     if stream_id[:9] != log.known_ends[shard][:9]:  # another 10 s

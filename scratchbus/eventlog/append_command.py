@@ -101,6 +101,7 @@ def read_reply(log: Log, shard: int, page: str, room: int, writes: list[Write], 
         case b"written":
             _, ms, count, *rows = reply
             rows, pairs = rows[: 5 * len(writes)], [row.decode() for row in rows[5 * len(writes) :]]
+            counts.displaced += len(pairs) // 2
             for displaced_id, newcomer in zip(pairs[::2], pairs[1::2], strict=True):
                 displaced[newcomer] = (*displaced.get(newcomer, ()), displaced_id)
             for seq, version, kind, subject, fence in zip(*[iter(rows)] * 5, strict=True):

@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from copy import copy
+from functools import cache
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -21,7 +22,14 @@ from pydantic_core import PydanticUndefined
 from typing_extensions import is_typeddict
 
 from scratchbus.domain.event import ENVELOPE, Event
-from scratchbus.telemetry.lazy import once
+from scratchbus.domain.page_events import PAGE_EVENTS
+from scratchbus.eventlog.raw_entries import text_of
+from scratchbus.telemetry.lazy import lazy, once
+
+if TYPE_CHECKING:
+    from scratchbus.domain import events as event_kinds
+else:
+    event_kinds = lazy("scratchbus.domain.events")
 
 Fields = Any
 """A struct with the fields of an event, in the order of its model; only `kind` of the envelope's fields is set."""
@@ -90,6 +98,29 @@ class BodyDecoder:
         for name in self._names:
             setattr(fields, name, values[name])
         return fields
+
+
+class _Classes(dict[str, type[Event]]):
+    """The class of each kind of event; those of memories are imported when one of them is asked for."""
+
+    def __missing__(self, kind: str) -> type[Event]:
+        found = self[kind] = event_kinds.EVENTS[kind]
+        return found
+
+
+CLASSES = _Classes(PAGE_EVENTS)
+
+
+@cache
+def decoder_of(kind: bytes) -> BodyDecoder:
+    """Return the decoder for a kind of event, made on first use. Raises KeyError."""
+    return BodyDecoder(CLASSES[text_of(kind)])
+
+
+@cache
+def flat_decoder(kind: bytes) -> Callable[[bytes], list[Fields]]:
+    """Return the function `BodyDecoder.decode_flat` for a kind of event. Raises KeyError."""
+    return decoder_of(kind).decode_flat
 
 
 class _ForTheModel:

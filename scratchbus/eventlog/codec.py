@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import compress, repeat
 from operator import itemgetter, methodcaller
@@ -17,11 +17,10 @@ from pydantic_core import SchemaSerializer, core_schema, from_json, to_json
 
 from scratchbus.domain.event import ENVELOPE, SCHEMA, Event
 from scratchbus.domain.models import MODEL_SLOTS
-from scratchbus.domain.page_events import PAGE_EVENTS
 from scratchbus.domain.position import Position
 from scratchbus.domain.upcasters import UPCASTERS, Upcaster, upcast
 from scratchbus.errors import CodeTooOld
-from scratchbus.eventlog.bodies import REFUSED, BodyDecoder, Fields
+from scratchbus.eventlog.bodies import CLASSES, REFUSED, Fields, decoder_of, flat_decoder
 from scratchbus.eventlog.layouts import NO_TAGS
 from scratchbus.eventlog.raw_entries import (
     LAYOUT,
@@ -32,13 +31,9 @@ from scratchbus.eventlog.raw_entries import (
     entry_values,
     text_of,
 )
-from scratchbus.telemetry.lazy import lazy
 
 if TYPE_CHECKING:
-    from scratchbus.domain import events as event_kinds
     from scratchbus.domain.events import AnyEvent
-else:
-    event_kinds = lazy("scratchbus.domain.events")
 
 PREFIX = b'{"v":%d,' % SCHEMA
 _encode = msgspec.json.Encoder().encode
@@ -75,28 +70,6 @@ class Poison(ValueError):
     def subject(self) -> str:
         """The subject that the entry names."""
         return str(self.envelope["subject"])
-
-
-class _Classes(dict[str, type[Event]]):
-    """The class of each kind of event; those of memories are imported when one of them is asked for."""
-
-    def __missing__(self, kind: str) -> type[Event]:
-        found = self[kind] = event_kinds.EVENTS[kind]
-        return found
-
-
-_CLASSES = _Classes(PAGE_EVENTS)
-
-
-@cache
-def _decoder_of(kind: bytes) -> BodyDecoder:
-    """Return the decoder for a kind of event, made on first use. Raises KeyError."""
-    return BodyDecoder(_CLASSES[text_of(kind)])
-
-
-@cache
-def _flat_decoder(kind: bytes) -> Callable[[bytes], list[Fields]]:
-    return _decoder_of(kind).decode_flat
 
 
 @cache
@@ -176,7 +149,7 @@ def decode_bodies(entries: Sequence[RawEntry], shard: int, upcasters: Mapping[in
         if b"{" in b"".join(rests) or not (texts and min(texts).startswith(PREFIX) and max(texts).startswith(PREFIX)):
             raise LookupError  # if the first and the last are in order, so are all between them
         bodies = (
-            _flat_decoder(kinds[0])(b"[{%b]" % b",{".join(rests))
+            flat_decoder(kinds[0])(b"[{%b]" % b",{".join(rests))
             if len(set(kinds)) == 1
             else _decode_mixed(kinds, rests)
         )
@@ -190,7 +163,7 @@ def decode_bodies(entries: Sequence[RawEntry], shard: int, upcasters: Mapping[in
 def _decode_mixed(kinds: Sequence[bytes], rests: Sequence[bytes]) -> list[Any]:
     """Decode flat bodies of several kinds, grouped by kind."""
     found = {
-        kind: iter(_flat_decoder(kind)(b"[{%b]" % b",{".join(compress(rests, map(kind.__eq__, kinds)))))
+        kind: iter(flat_decoder(kind)(b"[{%b]" % b",{".join(compress(rests, map(kind.__eq__, kinds)))))
         for kind in set(kinds)
     }
     return [*map(next, map(found.__getitem__, kinds))]
@@ -204,7 +177,7 @@ def _decode_body(
         if not body.startswith(PREFIX):
             body = _as_of_today(kind, body, _envelope(entry, shard), upcasters)
         try:
-            decoder = _decoder_of(kind)
+            decoder = decoder_of(kind)
         except KeyError:
             return Poison(_envelope(entry, shard), f"unknown kind {text_of(kind)!r}")
         return decoder.decode(b"{" + body[len(PREFIX) :])
@@ -243,7 +216,7 @@ def decode_items(
         ):
             values["id"], values["subject"], values["page"], values["type"] = id, subject, page, type_
             values["batch"], values["prev"], values["ms"], values["seq"], values["shard"] = batch, prev, ms, seq, shard
-        events: list[Any] = [*map(_new, map(_CLASSES.__getitem__, columns[_KIND]))]  # as `trusted` does it, by column
+        events: list[Any] = [*map(_new, map(CLASSES.__getitem__, columns[_KIND]))]  # as `trusted` does it, by column
         _exhaust(map(_set_values, events, rows))
         _exhaust(map(_set_given, events, repeat(_NONE_GIVEN)))
         _exhaust(map(_set_extra, events, repeat(None)))

@@ -121,7 +121,7 @@ class SubscriptionLease(NamedTuple):
         Returns how many dead letters are to be redelivered. Raises LeaseLost.
         """
         lease_ms = self.ms if is_renewed else 0
-        return int((yield from self._hold("keep", lease_ms=lease_ms, origins=origins, **script_arguments(ends)))[1])
+        return int((yield from self._hold("keep", lease_ms=lease_ms, origins=origins, **_script_arguments(ends)))[1])
 
     def note(self, position: str, attempts: int, wait_ms: int) -> Step[None]:
         """Record how often an event has failed, and how long it has to wait. Raises LeaseLost."""
@@ -133,8 +133,13 @@ class SubscriptionLease(NamedTuple):
 
     def bury(self, position: str, letter: str, ends: Sequence[CursorEnd]) -> Step[None]:
         """Make an event a dead letter and move the cursor, in one step. Raises LeaseLost."""
-        yield from self._hold("bury", position=position, letter=letter, **script_arguments(ends))
+        yield from self._hold("bury", position=position, letter=letter, **_script_arguments(ends))
         yield from drop_if_erased(self.keys, self.name, position)
+
+    def hand_out(self, entries: Sequence[object], ends: Sequence[CursorEnd], origins: str) -> Step[None]:
+        """Record these `OutEntry`s as handed out, and move the cursor; release the lease if none. Raises LeaseLost."""
+        out = " ".join(map(str, entries))
+        yield from self._hold("hand out", out=out, lease_ms=self.ms, origins=origins, **_script_arguments(ends))
 
     def leave(self) -> Step[None]:
         """Release the lease. Raises LeaseLost."""
@@ -154,7 +159,7 @@ class SubscriptionLease(NamedTuple):
         return reply
 
 
-def script_arguments(ends: Sequence[CursorEnd]) -> dict[str, str]:
+def _script_arguments(ends: Sequence[CursorEnd]) -> dict[str, str]:
     """Return ends of cursors as arguments of the script."""
     cursor = BusPosition(tuple(end.position for end in ends))
     return {"cursor": str(cursor), "events": " ".join(map(str, ends))}
@@ -241,6 +246,14 @@ def cursors_of(log: Log, state: dict[str, str]) -> list[Position]:
 def names(keys: ShardKeys) -> Step[list[str]]:
     """Return the names of all subscriptions."""
     return sorted(texts_of((yield from ask(keys.shard, "SMEMBERS", keys.subscriptions))))
+
+
+def read_state(keys: ShardKeys, name: str) -> Step[dict[str, str]]:
+    """Return the stored fields of a subscription. Raises NotFound."""
+    state = yield from read_hash(keys, keys.subscription(name))
+    if not state:
+        raise removed(name)
+    return state
 
 
 def read_hash(keys: ShardKeys, key: str) -> Step[dict[str, str]]:

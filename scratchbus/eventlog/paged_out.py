@@ -25,17 +25,19 @@ from scratchbus.errors import PositionLost
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.chains import walk_chains
 from scratchbus.eventlog.gaps import not_erased
-from scratchbus.eventlog.index_entries import (
+from scratchbus.eventlog.index_tables import (
     ENTRY,
     ID,
     PagedOut,
+    TableName,
     bucket_of,
     bytes_of,
     entries_in,
+    find_in_tables,
     ids_in,
     range_of,
+    table_names,
 )
-from scratchbus.eventlog.index_tables import TableName, find_in_tables, table_names
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.raw_entries import RawEntry
 from scratchbus.projections.subjects import IN_PLACE

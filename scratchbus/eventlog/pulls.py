@@ -8,14 +8,7 @@ from typing import NamedTuple
 from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidField, LeaseLost, NotDelivered, SubscriptionHeld
-from scratchbus.eventlog.consumers import (
-    CursorEnd,
-    SubscriptionLease,
-    dropped,
-    read_hash,
-    removed,
-    script_arguments,
-)
+from scratchbus.eventlog.consumers import CursorEnd, dropped, read_state
 from scratchbus.eventlog.keys import ShardKeys
 from scratchbus.eventlog.subscription_script import run_script, subscription_script
 
@@ -71,9 +64,7 @@ def read_out(text: str) -> list[OutEntry]:
 
 def read_settling(keys: ShardKeys, name: str) -> Step[Settling]:
     """Return a subscription's events handed out, and its rules for retries. Raises NotFound."""
-    state = yield from read_hash(keys, keys.subscription(name))
-    if not state:
-        raise removed(name)
+    state = yield from read_state(keys, name)
     maximum, delay = state.get("max_attempts"), state.get("retry_delay")
     return Settling(
         state.get("token", ""),
@@ -81,18 +72,6 @@ def read_settling(keys: ShardKeys, name: str) -> Step[Settling]:
         int(maximum) if maximum else None,
         int(delay) if delay else None,
     )
-
-
-def hand_out(
-    lease: SubscriptionLease, entries: Sequence[OutEntry], ends: Sequence[CursorEnd], origins: str
-) -> Step[None]:
-    """Record events handed out under a lease, and move the cursor; release the lease if none. Raises LeaseLost."""
-    reply = yield from run_script(
-        lease.keys, lease.name, "hand out", token=lease.token, out=" ".join(map(str, entries)), lease_ms=lease.ms,
-        origins=origins, **script_arguments(ends),
-    )  # fmt: skip
-    if subscription_script.answer(reply, 1, 0)[0] == 0:
-        raise LeaseLost(lease.name)
 
 
 def settle(

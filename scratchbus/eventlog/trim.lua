@@ -41,20 +41,15 @@ elseif OPERATION == 'cut' then -- removes positions below the floor from the his
     local remaining = low > 0 and call('GETRANGE', ARGV[k], low * WIDTH, -1)
     if remaining == '' then call('DEL', ARGV[k]) elseif remaining then call('SET', ARGV[k], remaining) end
   end
-elseif OPERATION == 'heads' then -- drops the heads of these subjects that are final, and below the floor
+elseif OPERATION == 'heads' or OPERATION == 'over' then -- drops the heads of these subjects that are final, and below
+  -- the floor; or, if a session is over, those below the event that ended it, which has the seq SESSION_END
   local floor, dropped = seq_of(call('GET', FLOOR)), {}
+  if SESSION_END > floor then return {-1, 'floor'} end
   for i, head in ipairs(call('HMGET', HEADS, unpack(ARGV, FIRST))) do
     local class, at = match(head or '', @HEAD(status_class, position)@)
-    if class == 'f' and seq_of(at) <= floor then dropped[#dropped + 1] = ARGV[FIRST + i - 1] end
-  end
-  if #dropped > 0 then call('HDEL', HEADS, unpack(dropped)) end
-elseif OPERATION == 'over' then -- drops the heads of these subjects, memories of a session,
--- that are below the event with the seq SESSION_END, which ended it and is below the floor
-  local dropped = {}
-  if SESSION_END > seq_of(call('GET', FLOOR)) then return {-1, 'floor'} end
-  for i, head in ipairs(call('HMGET', HEADS, unpack(ARGV, FIRST))) do
-    local at = match(head or '', @HEAD(position)@)
-    if at and seq_of(at) < SESSION_END then dropped[#dropped + 1] = ARGV[FIRST + i - 1] end
+    local is_dropped = class == 'f' and seq_of(at) <= floor
+    if OPERATION == 'over' then is_dropped = at and seq_of(at) < SESSION_END end
+    if is_dropped then dropped[#dropped + 1] = ARGV[FIRST + i - 1] end
   end
   if #dropped > 0 then call('HDEL', HEADS, unpack(dropped)) end
 elseif OPERATION == 'copy' then -- keeps an entry that is still needed

@@ -12,8 +12,16 @@ from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.eventlog import paged_out
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, read_checkpoint
-from scratchbus.eventlog.index_entries import RANGE, PagedOut, entries_in, trait
-from scratchbus.eventlog.index_tables import Table, TableName, load_table, table_names
+from scratchbus.eventlog.index_tables import (
+    RANGE,
+    PagedOut,
+    Table,
+    TableName,
+    entries_in,
+    load_table,
+    table_names,
+    trait,
+)
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.raw_entries import text_of
 from scratchbus.eventlog.stored_documents import decode_stored

@@ -10,8 +10,7 @@ from scratchbus.engine.steps import Step, ask, scan
 from scratchbus.errors import InvalidId, NotFound, shown
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import read_checkpoint
-from scratchbus.eventlog.index_entries import ULID_LENGTH, id_text, ids_in
-from scratchbus.eventlog.index_tables import ids_like, table_names
+from scratchbus.eventlog.index_tables import ULID_LENGTH, id_text, ids_in, ids_like, table_names
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.raw_entries import text_of
 from scratchbus.projections.subjects import is_remembered

@@ -9,11 +9,9 @@ from scratchbus.engine.scripts import Command
 from scratchbus.engine.steps import Fetch, Step, ask_all
 from scratchbus.errors import ArchiveDamaged, ArchiveUnavailable
 from scratchbus.eventlog.bus_log import Log
-from scratchbus.eventlog.checkpoint import read_unchecked
-from scratchbus.eventlog.index_entries import entries_in, ids_in
-from scratchbus.eventlog.index_tables import name_table, pack_table, table_names
+from scratchbus.eventlog.checkpoint import FieldRead, read_unchecked, write_if_unchanged
+from scratchbus.eventlog.index_tables import entries_in, ids_in, name_table, pack_table, table_names
 from scratchbus.eventlog.keys import PageKeys
-from scratchbus.eventlog.unchanged import FieldRead, write_if_unchanged
 from scratchbus.projections import scratch_page
 from scratchbus.telemetry.logs import stderr_logger
 

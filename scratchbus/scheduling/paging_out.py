@@ -21,16 +21,15 @@ from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.errors import ArchiveDamaged, ArchiveForeign, EngineForbidden, EngineReadOnly, PositionLost
 from scratchbus.eventlog import paged_out
 from scratchbus.eventlog.bus_log import Log
-from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key
+from scratchbus.eventlog.checkpoint import Checkpoint, FieldRead, checkpoint_key, write_if_unchanged
 from scratchbus.eventlog.dropped_heads import drop_heads
-from scratchbus.eventlog.index_entries import PagedOut
+from scratchbus.eventlog.index_tables import PagedOut
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
 from scratchbus.eventlog.lag import in_ms
 from scratchbus.eventlog.layouts import Head
 from scratchbus.eventlog.log_reader import LogReader
 from scratchbus.eventlog.raw_entries import RawEntry, entry_fields, entry_position, text_of
 from scratchbus.eventlog.stored_documents import decode_observations
-from scratchbus.eventlog.unchanged import FieldRead, write_if_unchanged
 from scratchbus.projections import scratch_page
 from scratchbus.projections.subjects import is_remembered
 from scratchbus.readmodel.scope import Core

@@ -20,6 +20,10 @@ from scratchbus.eventlog.log_entry import LogEntry
 from scratchbus.eventlog.raw_entries import texts_of
 from scratchbus.readmodel.scope import Core
 from scratchbus.subscriptions.options import check_name
+from scratchbus.telemetry.counters import counts
+from scratchbus.telemetry.logs import stderr_logger
+
+logger = stderr_logger()
 
 Positions = Position | str | Iterable[Position | str] | None
 """One position, several, or None for all."""
@@ -52,6 +56,14 @@ class DeadLetter(BaseModel):
             attempts=attempts,
             at=datetime.now(UTC),
         )
+
+
+def set_aside(subscription: str, event: Event, reason: str, attempts: int) -> str:
+    """Log and count an event that is set aside; return its dead letter as it is stored."""
+    logger.error("set aside as a dead letter", subscription=subscription, position=str(event.position),
+                 attempts=attempts, reason=reason)  # fmt: skip
+    counts.subscriptions[subscription].dead += 1
+    return DeadLetter.of(subscription, event, reason, attempts).model_dump_json()
 
 
 def list_dead_letters(core: Core, name: str | None) -> Step[list[DeadLetter]]:

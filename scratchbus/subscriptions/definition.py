@@ -11,7 +11,7 @@ from scratchbus.domain.checks import check_flag
 from scratchbus.domain.values import delay_ms
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidField, NotFound, shown
-from scratchbus.eventlog.consumers import read_hash, removed
+from scratchbus.eventlog.consumers import read_state
 from scratchbus.eventlog.pulls import Definition, define
 from scratchbus.readmodel.scope import Core
 from scratchbus.subscriptions.event_filters import Filters
@@ -64,10 +64,7 @@ def declare(core: Core, name: str, filters: Filters, terms: Terms, url: str | No
 
 def read_webhook(core: Core, name: str) -> Step[Webhook]:
     """Return the webhook of a subscription. Raises NotFound if it has none."""
-    keys = core.log.keys(0)
-    state = yield from read_hash(keys, keys.subscription(check_name(name)))
-    if not state:
-        raise removed(name)
+    state = yield from read_state(core.log.keys(0), check_name(name))
     if not state.get("url"):
         raise NotFound(f"subscription {name!r} has no webhook; declare it with a url")
     return Webhook(name, state["url"], state.get("secret", ""))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.position import Position
@@ -11,6 +11,9 @@ from scratchbus.domain.quoting import encodable
 from scratchbus.errors import EngineError, LeaseLost, LogError
 from scratchbus.eventlog.log_entry import LogEntry
 from scratchbus.telemetry import tracing
+
+if TYPE_CHECKING:
+    from scratchbus.subscriptions.window import DeliveryWindow
 
 WAITING, OUT, ACKED = range(3)
 
@@ -33,21 +36,6 @@ def reason_text(reason: object) -> str:
     return encodable(" ".join(str(reason).split()))[:1000]
 
 
-class Acknowledger(Protocol):
-    """The window that handed out a delivery; `owner` is the subscription of the program."""
-
-    owner: Any
-    lease: Any
-
-    def ack(self, delivery: DeliveryState) -> bool:
-        """Record an ack; return whether the acks should be written now."""
-        ...
-
-    def fail(self, delivery: DeliveryState, reason: str, delay: float) -> None:
-        """Take back an event that could not be handled."""
-        ...
-
-
 class DeliveryState:
     """One event on its way to the handler and back.
 
@@ -57,7 +45,7 @@ class DeliveryState:
 
     __slots__ = ("attempt", "handling", "is_noted", "item", "number", "span", "state", "when", "window")
 
-    def __init__(self, window: Acknowledger, item: LogEntry, number: int) -> None:
+    def __init__(self, window: DeliveryWindow, item: LogEntry, number: int) -> None:
         self.window = window
         self.item = item
         self.number = number

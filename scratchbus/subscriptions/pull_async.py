@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import suppress
+from functools import partial
 
 from scratchbus.domain.values import Duration, delay_ms
+from scratchbus.engine.waits import finish_or_undo
 from scratchbus.errors import ScratchbusError
 from scratchbus.eventlog.tail import TailCursor
 from scratchbus.readmodel.scope import AsyncHost
@@ -19,7 +21,7 @@ async def pull_from(bus: AsyncHost, pull: Pull, wait: Duration) -> Pulled:
     deadline = time.monotonic() + delay_ms(wait, "wait") / 1000
     while True:
         # asyncio only:
-        attempt = await _attempt(bus, pull)
+        attempt = await finish_or_undo(bus.converse(pull.attempt()), partial(_give_back, bus, pull))
         # end
         # blocking only:
         # attempt = bus.converse(pull.attempt())
@@ -31,21 +33,10 @@ async def pull_from(bus: AsyncHost, pull: Pull, wait: Duration) -> Pulled:
 
 
 # asyncio only:
-async def _attempt(bus: AsyncHost, pull: Pull) -> Attempt:
-    """Return the result of an attempt; if the caller is cancelled, let it finish and give its events back."""
-    pending = asyncio.ensure_future(bus.converse(pull.attempt()))
-    try:
-        return await asyncio.shield(pending)
-    except asyncio.CancelledError:
-        await asyncio.shield(_undo(bus, pull, pending))
-        raise
-
-
-async def _undo(bus: AsyncHost, pull: Pull, pending: asyncio.Future[Attempt]) -> None:
-    await asyncio.wait({pending})
-    if not pending.cancelled() and pending.exception() is None and (pulled := pending.result().pulled).deliveries:
+async def _give_back(bus: AsyncHost, pull: Pull, attempt: Attempt) -> None:
+    if attempt.pulled.deliveries:
         with suppress(ScratchbusError):  # they are delivered again when the lease ends
-            await bus.converse(pull.requeue(pulled))
+            await bus.converse(pull.requeue(attempt.pulled))
 
 
 # end

@@ -23,7 +23,7 @@ from scratchbus.eventlog.consumers import CursorEnd, Grant, HeldByOther, Subscri
 from scratchbus.eventlog.cursor import Cursor
 from scratchbus.eventlog.entry_filter import EntryFilter
 from scratchbus.eventlog.log_entry import LogEntry
-from scratchbus.eventlog.pulls import OUT, WAITING, OutEntry, hand_out, read_out
+from scratchbus.eventlog.pulls import OUT, WAITING, OutEntry, read_out
 from scratchbus.eventlog.reader import read
 from scratchbus.readmodel.scope import Core
 from scratchbus.subscriptions.consumer import NAP
@@ -149,7 +149,7 @@ class Pull:
             chunks = yield from read(log, log_cursors)
             origins = origins_of(log, grant.origins, log_cursors)
             if not chunks:
-                yield from hand_out(lease, [], ends, origins)
+                yield from lease.hand_out([], ends, origins)
                 return Attempt(NOTHING, POLL_SECONDS, log_cursors, filters.reading)
             events, busy = yield from self._wanted(filters, chunks)
             for cursor in log_cursors:
@@ -196,13 +196,13 @@ class Pull:
         if outstanding[0].state == OUT:  # the lease of its client has ended
             head = head._replace(attempt=head.attempt + 1, due=0)
         if head.due > grant.now:
-            yield from hand_out(lease, [head, *rest], grant.ends, grant.origins)
+            yield from lease.hand_out([head, *rest], grant.ends, grant.origins)
             return Attempt(NOTHING, (head.due - grant.now) / 1000)
         out = [head._replace(state=OUT), *rest]
         event = yield from event_at(self._core, head.position)
         maximum = grant.max_attempts or Terms().max_attempts
         if event is None or head.attempt > maximum:
-            yield from hand_out(lease, out, grant.ends, grant.origins)
+            yield from lease.hand_out(out, grant.ends, grant.origins)
             yield from give_up(self._core, self._name, lease.token, head, event, WENT_AWAY, head.attempt - 1)
             return Attempt(NOTHING)
         events = [event]
@@ -225,7 +225,7 @@ class Pull:
         ends: Sequence[CursorEnd],
         origins: str,
     ) -> Step[Attempt]:
-        yield from hand_out(lease, out, ends, origins)
+        yield from lease.hand_out(out, ends, origins)
         counts.subscriptions[self._name].delivered += len(events)
         deliveries = [PulledEvent(event, out[at].attempt) for at, event in enumerate(events)]
         if tracing.active is not None:

@@ -15,12 +15,9 @@ from scratchbus.eventlog.codec import Poison, decode_item
 from scratchbus.eventlog.consumers import drop_if_erased
 from scratchbus.eventlog.pulls import ACKED, OUT, WAITING, OutEntry, read_settling, settle
 from scratchbus.readmodel.scope import Core
-from scratchbus.subscriptions.dead_letters import DeadLetter, find_entry, text_of
+from scratchbus.subscriptions.dead_letters import find_entry, set_aside, text_of
 from scratchbus.subscriptions.options import Terms, check_name, retry_seconds
 from scratchbus.telemetry.counters import counts
-from scratchbus.telemetry.logs import stderr_logger
-
-logger = stderr_logger()
 
 _Positions = Iterable[Position | str] | Position | str
 
@@ -68,12 +65,7 @@ def give_up(
     core: Core, name: str, token: str, entry: OutEntry, event: Event | None, reason: str, attempts: int
 ) -> Step[None]:
     """Set an event aside as a dead letter; one that was erased is acked."""
-    dead_letter = ""
-    if event is not None:
-        dead_letter = DeadLetter.of(name, event, reason, attempts).model_dump_json()
-        logger.error("set aside as a dead letter", subscription=name, position=entry.position, attempts=attempts,
-                     reason=reason)  # fmt: skip
-        counts.subscriptions[name].dead += 1
+    dead_letter = "" if event is None else set_aside(name, event, reason, attempts)
     yield from settle(core.log.keys(0), name, token, [entry.position], ACKED, letter=dead_letter)
     if dead_letter:
         yield from drop_if_erased(core.log.keys(0), name, entry.position)

@@ -16,7 +16,7 @@ from scratchbus.errors import LeaseLost, NotDelivered, TooManyUnacked
 from scratchbus.eventlog.consumers import CursorEnd, Grant, SubscriptionLease
 from scratchbus.eventlog.log_entry import LogEntry
 from scratchbus.eventlog.tail import TailCursor
-from scratchbus.subscriptions.dead_letters import DeadLetter
+from scratchbus.subscriptions.dead_letters import DeadLetter, set_aside
 from scratchbus.subscriptions.delivery_state import ACKED, OUT, WAITING, WENT_AWAY, DeliveryState
 from scratchbus.telemetry import tracing
 from scratchbus.telemetry.counters import counts
@@ -257,13 +257,9 @@ class DeliveryWindow:
             self._insert(delivery)
 
     def _make_dead_letter(self, delivery: DeliveryState, reason: str, attempts: int) -> None:
-        event = delivery.event
-        logger.error("set aside as a dead letter", subscription=self.lease.name, position=str(event.position),
-                     attempts=attempts, reason=reason)  # fmt: skip
-        self._counts.dead += 1
+        dead_letter = set_aside(self.lease.name, delivery.event, reason, attempts)
         delivery.is_noted = False  # the dead letter replaces the note
         self._finish(delivery)
-        dead_letter = DeadLetter.of(self.lease.name, event, reason, attempts).model_dump_json()
         self.pending.append(partial(self.lease.bury, str(delivery.position), dead_letter, self._cursor_ends()))
 
     def _finish(self, delivery: DeliveryState) -> None:

@@ -15,6 +15,7 @@ from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import BusPosition, Position
 from scratchbus.domain.values import Duration, check_id, check_page, duration_seconds
 from scratchbus.errors import Behind, BusClosed, InvalidPosition, NotFound, ScratchbusError, ViewClosed, shown
+from scratchbus.eventlog.cursor import check_shards
 from scratchbus.eventlog.reader import STOPPABLE_BLOCK_MS, Stop
 from scratchbus.projections.filters import Filter, FilterKeywords, count_matching, filter_of, list_arguments, matching
 from scratchbus.projections.page_in_memory import LivePage
@@ -150,14 +151,11 @@ class ViewReads:
 
     def _position_of(self, point: Reached) -> Position:
         """Return a position on the shard of the page. Raises InvalidPosition."""
-        shard, shards = self._core.log.shard(self.page), self._core.log.shards
+        shard = self._core.log.shard(self.page)
         if isinstance(point, str):
             point = BusPosition.parse(point) if "," in point else Position.parse(point)
         if isinstance(point, BusPosition):
-            if len(point.shards) != shards:
-                raise InvalidPosition(
-                    f"{str(point)!r} is a position of a bus with {len(point.shards)} shards, not {shards}"
-                )
+            check_shards(self._core.log, point)
             return point.shards[shard]._replace(shard=shard)
         position = point.position if isinstance(point, Observation) else point
         if not isinstance(position, Position):

@@ -17,12 +17,13 @@ from scratchbus.domain.checks import check_label, check_some
 from scratchbus.domain.registry import HIGHEST_PRIORITY
 from scratchbus.domain.values import Duration, check_page
 from scratchbus.engine.retry_limits import JITTER, backoff
-from scratchbus.engine.steps import Abandoned, Step, ask, ask_all
+from scratchbus.engine.steps import Abandoned, Step, ask_all
 from scratchbus.errors import Conflict, NotFound, ScratchbusError
 from scratchbus.eventlog.keys import SYSTEM_PAGE
 from scratchbus.eventlog.layouts import SPAN
 from scratchbus.eventlog.log_entry import LogEntry
 from scratchbus.eventlog.tail import Feed
+from scratchbus.readmodel.queries import page_names
 from scratchbus.readmodel.scope import Core
 from scratchbus.subscriptions.consumer import NAP, TRANSIENT_ERRORS
 from scratchbus.telemetry.logs import stderr_logger
@@ -280,7 +281,7 @@ class Agenda:
         for shard in self.shards:
             keys = log.keys(shard)
             if self._pages is None:
-                names = [name.decode() for name in (yield from ask(shard, "HKEYS", keys.pages))]
+                names = yield from page_names(keys)
             else:
                 names = [name for name in self._pages if log.shard(name) == shard]
             for at in range(0, len(names), _BATCH):

@@ -14,6 +14,7 @@ from scratchbus.commands.claim import LinkAction, Picked, PickFilter
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.observation_models import ObservationPatch
 from scratchbus.domain.values import Duration, check_whole
+from scratchbus.engine.waits import finish_or_undo
 from scratchbus.errors import ScratchbusError
 from scratchbus.eventlog.reader import Stop
 from scratchbus.readmodel.scope import AsyncHost
@@ -175,7 +176,7 @@ class AsyncWork:
             self._woken.clear()
             try:
                 # asyncio only:
-                found = await self._seek()
+                found = await finish_or_undo(self._bus.converse(self._agenda.seek()), self._give_back)
                 # end
                 # blocking only:
                 # found = self._bus.converse(self._agenda.seek())
@@ -192,18 +193,8 @@ class AsyncWork:
         raise StopAsyncIteration
 
     # asyncio only:
-    async def _seek(self) -> Picked | float:
-        """Return the result of a search; if the caller is cancelled, let it end and release what it claimed."""
-        pending = asyncio.ensure_future(self._bus.converse(self._agenda.seek()))
-        try:
-            return await asyncio.shield(pending)
-        except asyncio.CancelledError:
-            await asyncio.shield(self._undo(pending))
-            raise
-
-    async def _undo(self, pending: asyncio.Future[Picked | float]) -> None:
-        await asyncio.wait({pending})
-        if not pending.cancelled() and pending.exception() is None and isinstance(found := pending.result(), Picked):
+    async def _give_back(self, found: Picked | float) -> None:
+        if isinstance(found, Picked):
             with suppress(*RELEASE_ERRORS):
                 await AsyncJob(self._bus, found.observation.page, self._ttl, found, self._terms).release()
 

@@ -8,19 +8,20 @@ import pytest
 
 from scratchbus import NewObservation
 from scratchbus.errors import ArchiveDamaged, InvalidTransition, NotFound, PositionLost
-from scratchbus.eventlog import index_entries
-from scratchbus.eventlog.index_entries import PagedOut, id_text
+from scratchbus.eventlog.checkpoint import write_if_unchanged
 from scratchbus.eventlog.index_tables import (
     MAX_LOADED,
+    PagedOut,
     Table,
     TableName,
+    bytes_of,
+    id_text,
     ids_like,
     load_table,
     name_table,
     pack_table,
     table_names,
 )
-from scratchbus.eventlog.unchanged import write_if_unchanged
 from scratchbus.readmodel.short_ids import whole_id
 from tests.contracts.test_paging_out import fill, names_of, overtake_a_write, page_all_out
 from tests.engines import ALL
@@ -300,15 +301,15 @@ def test_verify_finds_wrong_table_entries(bus, page, tmp_path):
     places = {place.added: place for place in table.entries(0, 1 << 62)}
     wrong, twisted = sorted(ids)[0], sorted(ids)[1]
     places[ids[twisted]] = places[ids[twisted]]._replace(traits=7)
-    stranger = index_entries.bytes_of("01ARZ3NDEKTSV4RRFFQ69G5FAV")
+    stranger = bytes_of("01ARZ3NDEKTSV4RRFFQ69G5FAV")
     ids = {id: at for id, at in ids.items() if id != wrong} | {stranger: 999}
     places[999] = places[ids[twisted]]._replace(added=999)
     sha256 = bus.core.log.archive.put_table(keys.shard, pack_table(ids, places))
     send(bus, "HSET", names_of(bus).tables, name.number, str(name_table([], sha256, ids, places)))
     found = {each.where.rpartition(" ")[2]: each.what for each in bus.verify().findings if each.kind == "paged"}
-    assert found.keys() == {"01ARZ3NDEKTSV4RRFFQ69G5FAV", *map(index_entries.id_text, (wrong, twisted))}
-    assert found[index_entries.id_text(wrong)] == "is missing"
-    assert found[index_entries.id_text(twisted)].startswith("traits is 7 instead of")
+    assert found.keys() == {"01ARZ3NDEKTSV4RRFFQ69G5FAV", *map(id_text, (wrong, twisted))}
+    assert found[id_text(wrong)] == "is missing"
+    assert found[id_text(twisted)].startswith("traits is 7 instead of")
     send(bus, "HSET", names_of(bus).tables, name.number, "no table")
     assert any("cannot be read" in each.what for each in bus.verify().findings)
 
@@ -328,7 +329,7 @@ def test_a_process_keeps_few_tables_in_memory(bus, page):
 def test_table_finds_exactly_its_entries():
     random = Random(1)
     ids = {random.randbytes(16): added * 3 for added in range(500)}
-    places = {added: index_entries.PagedOut(added, random.getrandbits(40), added + 9, 5) for added in ids.values()}
+    places = {added: PagedOut(added, random.getrandbits(40), added + 9, 5) for added in ids.values()}
     table = Table(pack_table(ids, places))
     assert all(table.find(id) == added for id, added in ids.items())
     assert all(table.entry(added) == place for added, place in places.items())

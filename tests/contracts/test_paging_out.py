@@ -13,14 +13,13 @@ import pytest
 from scratchbus import Bus, NewObservation
 from scratchbus.domain.events import StatusChanged
 from scratchbus.errors import ArchiveDamaged, BusClosed, CodeTooOld, InvalidTransition, NotFound, PositionLost
-from scratchbus.eventlog import index_entries as index_of
+from scratchbus.eventlog import index_tables as index_of
 from scratchbus.eventlog.append import append
-from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key, read_checkpoint
+from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key, read_checkpoint, write_if_unchanged
 from scratchbus.eventlog.dropped_heads import _drop_heads
 from scratchbus.eventlog.ids import new_event_id
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.paged_out import locate, read_index
-from scratchbus.eventlog.unchanged import write_if_unchanged
 from scratchbus.eventlog.writes import Op, Write
 from scratchbus.projections import scratch_page
 from scratchbus.readmodel import search

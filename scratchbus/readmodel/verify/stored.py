@@ -11,8 +11,7 @@ from scratchbus.domain.memories import Session
 from scratchbus.domain.position import START, Position
 from scratchbus.errors import shown
 from scratchbus.eventlog import positions
-from scratchbus.eventlog.index_entries import PagedOut, entries_in, id_text, ids_in, range_of
-from scratchbus.eventlog.index_tables import TableName
+from scratchbus.eventlog.index_tables import PagedOut, TableName, entries_in, id_text, ids_in, range_of
 from scratchbus.eventlog.keys import SYSTEM_PAGE, ShardKeys
 from scratchbus.eventlog.layouts import Head
 from scratchbus.eventlog.paged_out import IndexEdit

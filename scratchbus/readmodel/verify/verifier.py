@@ -18,8 +18,17 @@ from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key, read_unchecked
 from scratchbus.eventlog.foreign import read_foreign, up_to
 from scratchbus.eventlog.gaps import erased_between, not_erased
-from scratchbus.eventlog.index_entries import bucket_of, entries_in, id_text, ids_in, range_of
-from scratchbus.eventlog.index_tables import TableName, find_in_tables, load_table, table_names
+from scratchbus.eventlog.index_tables import (
+    TableName,
+    bucket_of,
+    entries_in,
+    find_in_tables,
+    id_text,
+    ids_in,
+    load_table,
+    range_of,
+    table_names,
+)
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.lag import in_ms
 from scratchbus.eventlog.paged_out import IndexEdit
