@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from scratchbus.subscriptions import dead_letters as dead_letter
     from scratchbus.subscriptions import definition, event_filters, options, pulled_batches, settlement
     from scratchbus.subscriptions import pull_async as pull_loop
-    from scratchbus.views import shared as shared_views
+    from scratchbus.views import shared_async as shared_views
     from scratchbus.views import view_async as views
     from scratchbus.work import handlers_async as handlers
 else:  # modules for opening a bus are imported then, all others on first use
@@ -72,7 +72,7 @@ else:  # modules for opening a bus are imported then, all others on first use
     representation = lazy("scratchbus.domain.representation")
     scope = lazy("scratchbus.readmodel.scope")
     settlement = lazy("scratchbus.subscriptions.settlement")
-    shared_views = lazy("scratchbus.views.shared")
+    shared_views = lazy("scratchbus.views.shared_async")
     bus_status = lazy("scratchbus.readmodel.status")
     steps = lazy("scratchbus.engine.steps")
     subscription = lazy("scratchbus.subscriptions")

@@ -36,9 +36,8 @@ from scratchbus.engine.renewal import AsyncKeeper, Keeper
 from scratchbus.eventlog import follow, follow_async
 from scratchbus.eventlog.tail_readers import AsyncFeeds, Feeds
 from scratchbus.readmodel.scope import AsyncHost, Host
-from scratchbus.views.shared import AsyncLivePages, LivePages
 
-WRITTEN_TWICE = [(Feeds, AsyncFeeds), (Keeper, AsyncKeeper), (LivePages, AsyncLivePages), (Host, AsyncHost)]
+WRITTEN_TWICE = [(Feeds, AsyncFeeds), (Keeper, AsyncKeeper), (Host, AsyncHost)]
 ASYNC_NAMES = {
     "__enter__": "__aenter__",
     "__exit__": "__aexit__",

@@ -1,43 +1,71 @@
 """The live pages of an open bus: all views of a page share one, which is dropped with the last of them."""
 
+# Generated from shared_async.py by tools/generate_blocking.py. Edit that file, then run `make generate`.
+
 from __future__ import annotations
 
-import asyncio
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from scratchbus.engine.at_fork import reset_in_forks
-from scratchbus.engine.renewal import AsyncKeeper, Keeper
+from scratchbus.engine.renewal import Keeper
 from scratchbus.engine.steps import Step
 from scratchbus.errors import BusClosed, ViewClosed
 from scratchbus.eventlog.bus_log import Log
-from scratchbus.eventlog.tail_readers import AsyncFeeds, Feeds
+from scratchbus.eventlog.tail_readers import Feeds
 from scratchbus.readmodel.scope import Core
 from scratchbus.views.live_page import Live
 
-Lock = TypeVar("Lock")
-KeeperType = TypeVar("KeeperType", bound=Keeper | AsyncKeeper)
 
-
-class _SharedPage(Generic[Lock]):
+class _SharedPage:
     """A live page, perhaps still being started, and the number of its views."""
 
-    def __init__(self, starting: Lock) -> None:
-        self.starting = starting
+    def __init__(self) -> None:
+        self.starting = threading.Lock()
         self.users = 0
         self.live: Live | None = None
 
 
-class _Pages(Generic[Lock, KeeperType]):
-    def __init__(self, core: Core, keeper: KeeperType, make_lock: Callable[[], Lock]) -> None:
+class LivePages:
+    """The live pages of a Bus."""
+
+    def __init__(self, core: Core, run: Callable[[Step[Any]], Any], feeds: Feeds, keeper: Keeper) -> None:
         self.core = core
+        self._run = run
+        self._feeds = feeds
         self._keeper = keeper
-        self._make_lock = make_lock
-        self._shared: dict[str, _SharedPage[Lock]] = {}
+        self._shared: dict[str, _SharedPage] = {}
         self._lock = threading.Lock()
         self._is_closed = False
+        reset_in_forks(self)
+
+    def reset_after_fork(self) -> None:
+        """See `Threaded`: the views of the parent are closed."""
+        pages, self._shared, self._lock = self._shared, {}, threading.Lock()
+        for page, shared in pages.items():
+            if shared.live is not None:
+                shared.live.abandon(ViewClosed(page))
+
+    def enter(self, page: str) -> Live:
+        """Return the live page; its first view starts it. Raises EngineError, LogError or BusClosed."""
+        with self._lock:
+            if self._is_closed:
+                raise BusClosed
+            shared = self._shared.setdefault(page, _SharedPage())
+            shared.users += 1
+        try:
+            with shared.starting:
+                live = shared.live = shared.live or self._start(page)
+            with self._lock:
+                if not self._is_closed:
+                    return live
+            self._drop(live, BusClosed())
+            raise BusClosed
+        except BaseException:
+            self.leave(page)
+            raise
 
     def leave(self, page: str, live: Live | None = None) -> None:
         """Release a page, by a view its live page; after the last view it is no longer followed."""
@@ -52,7 +80,8 @@ class _Pages(Generic[Lock, KeeperType]):
         if shared.live is not None:
             self._drop(shared.live, ViewClosed(page))
 
-    def _end(self) -> None:
+    def close(self) -> None:
+        """Stop following all pages; reads of their views raise BusClosed from then on."""
         with self._lock:
             self._is_closed = True
             pages, self._shared = self._shared, {}
@@ -60,66 +89,8 @@ class _Pages(Generic[Lock, KeeperType]):
             if shared.live is not None:
                 self._drop(shared.live, BusClosed())
 
-    def _enter(self, page: str) -> _SharedPage[Lock]:
-        with self._lock:
-            if self._is_closed:
-                raise BusClosed
-            shared = self._shared.setdefault(page, _SharedPage(self._make_lock()))
-            shared.users += 1
-            return shared
-
-    def _open(self, live: Live) -> Live:
-        """Return a live page that has started. Raises BusClosed if the bus was closed meanwhile."""
-        with self._lock:
-            if not self._is_closed:
-                return live
-        self._drop(live, BusClosed())
-        raise BusClosed
-
-    def _drop(self, live: Live, error: ViewClosed | BusClosed) -> None:
-        self._keeper.remove(live)
-        live.leave(error)
-
-
-def _shard_of(log: Log, page: str) -> Step[int]:
-    """Return the shard of a page; as a conversation, since an AsyncBus learns the number of shards in its first one."""
-    yield from ()
-    return log.shard(page)
-
-
-class LivePages(_Pages[threading.Lock, Keeper]):
-    """The live pages of a Bus."""
-
-    def __init__(self, core: Core, run: Callable[[Step[None]], object], feeds: Feeds, keeper: Keeper) -> None:
-        super().__init__(core, keeper, threading.Lock)
-        self._run = run
-        self._feeds = feeds
-        reset_in_forks(self)
-
-    def reset_after_fork(self) -> None:
-        """See `Threaded`: the views of the parent are closed."""
-        pages, self._shared, self._lock = self._shared, {}, threading.Lock()
-        for page, shared in pages.items():
-            if shared.live is not None:
-                shared.live.abandon(ViewClosed(page))
-
-    def enter(self, page: str) -> Live:
-        """Return the live page; its first view starts it. Raises EngineError, LogError or BusClosed."""
-        shared = self._enter(page)
-        try:
-            with shared.starting:
-                shared.live = shared.live or self._start(page)
-            return self._open(shared.live)
-        except BaseException:
-            self.leave(page)
-            raise
-
-    def close(self) -> None:
-        """Stop following all pages; reads of their views raise BusClosed from then on."""
-        self._end()
-
     def _start(self, page: str) -> Live:
-        shard = self.core.log.shard(page)
+        shard = self._run(_shard_of(self.core.log, page))
         live = Live(self.core, page, self._feeds.feed(shard), self._spawn)
         self._feeds.pump(shard)
         try:
@@ -130,6 +101,10 @@ class LivePages(_Pages[threading.Lock, Keeper]):
         self._keeper.add(live)
         return live
 
+    def _drop(self, live: Live, error: ViewClosed | BusClosed) -> None:
+        self._keeper.remove(live)
+        live.leave(error)
+
     def _spawn(self, conversation: Step[None]) -> None:
         threading.Thread(target=self._follow, args=(conversation,), name="view", daemon=True).start()
 
@@ -138,55 +113,7 @@ class LivePages(_Pages[threading.Lock, Keeper]):
             self._run(conversation)
 
 
-class AsyncLivePages(_Pages[asyncio.Lock, AsyncKeeper]):
-    """The live pages of an AsyncBus."""
-
-    def __init__(
-        self,
-        core: Core,
-        run: Callable[[Step[Any]], Awaitable[Any]],
-        feeds: AsyncFeeds,
-        keeper: AsyncKeeper,
-    ) -> None:
-        super().__init__(core, keeper, asyncio.Lock)
-        self._run = run
-        self._feeds = feeds
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    async def enter(self, page: str) -> Live:
-        """Return the live page; its first view starts it. Raises EngineError, LogError or BusClosed."""
-        shared = self._enter(page)
-        try:
-            async with shared.starting:
-                shared.live = shared.live or await self._start(page)
-            return self._open(shared.live)
-        except BaseException:
-            self.leave(page)
-            raise
-
-    async def close(self) -> None:
-        """Stop following all pages; reads of their views raise BusClosed from then on."""
-        self._end()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    async def _start(self, page: str) -> Live:
-        shard = await self._run(_shard_of(self.core.log, page))
-        live = Live(self.core, page, self._feeds.feed(shard), self._spawn)
-        try:
-            await self._run(live.start())
-        except BaseException:
-            live.leave(ViewClosed(page))
-            raise
-        self._keeper.add(live)
-        return live
-
-    def _spawn(self, conversation: Step[None]) -> None:
-        task = asyncio.create_task(self._follow(conversation), name="view")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _follow(self, conversation: Step[None]) -> None:
-        with suppress(BusClosed):
-            await self._run(conversation)
+def _shard_of(log: Log, page: str) -> Step[int]:
+    """Return the shard of a page; as a conversation, since a Bus learns the number of shards in its first one."""
+    yield from ()
+    return log.shard(page)

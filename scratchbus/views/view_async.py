@@ -13,7 +13,7 @@ from scratchbus.engine.waits import wait_async
 from scratchbus.eventlog.reader import Stop
 from scratchbus.views.live_page import Change, Live, Watcher
 from scratchbus.views.reads import PendingChanges, Reached, ViewReads
-from scratchbus.views.shared import AsyncLivePages
+from scratchbus.views.shared_async import AsyncLivePages
 
 
 class AsyncView(ViewReads):
