@@ -108,7 +108,7 @@ def target(
     if url.partition(":")[0].lower() == "memory":
         return _memory(url)
     check_hosts(url)
-    options |= _of_redis_py()
+    options |= {"retry": retry.Retry(backoff.NoBackoff(), 0), "protocol": 2, "driver_info": None}
     match url.partition(":")[0].lower():
         case "redis" | "rediss" | "unix":
             return _server(url, options, socket_timeout)
@@ -117,11 +117,6 @@ def target(
         case "redis+sentinel" | "rediss+sentinel":
             return _sentinel(url, options, socket_timeout)
     raise InvalidURL(f"{without_password(url)!r} is not an engine URL; write one of: {SCHEMES}")
-
-
-def _of_redis_py() -> dict[str, Any]:
-    """Return the options of all connections that redis-py opens."""
-    return {"retry": retry.Retry(backoff.NoBackoff(), 0), "protocol": 2, "driver_info": None}
 
 
 def _embedded(directory: Path, appendfsync: str, options: dict[str, Any], socket_timeout: float) -> Target:

@@ -147,7 +147,6 @@ class Queues:
 
 
 def _result(outcome: Any) -> Any:
-    """Return the result of a job, or raise its error."""
     if isinstance(outcome, BaseException):
         raise outcome
     return outcome

@@ -111,7 +111,6 @@ def read_hosts(url: str) -> ManyHosts:
 
 
 def _not_a_url(url: str, error: Exception) -> InvalidURL:
-    """Return the error for a text that is not an engine URL."""
     shown = without_password(url)
     reason = str(error).rpartition("got an ")[2]  # for an unknown option, without the name of redis-py's function
     detail = f": {reason}" if shown == url else ""  # the reason may quote part of the password

@@ -65,7 +65,6 @@ def _arguments_of_all(writes: list[Write]) -> tuple[Any, ...]:
 
 
 def _arguments(write: Write) -> Guarded:
-    """Return the append script's arguments for a write."""
     event, version = write.event_or_draft, write.version
     return Guarded(
         id=event.id,

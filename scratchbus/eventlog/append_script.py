@@ -11,7 +11,6 @@ from scratchbus.eventlog.writes import ADDITION, GUARDED
 
 
 def _archived(by: str, **reason: str) -> str:
-    """Return the body of an event that archives an observation."""
     return encode_fields({"by": by, "status": "archived", "status_class": "final", **reason}).decode()
 
 

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 
 from scratchbus.domain.event import Event
 from scratchbus.domain.position import START, Position
-from scratchbus.engine.scripts import Command, Key, lua_script
+from scratchbus.engine.scripts import Key, lua_script
 from scratchbus.engine.steps import Call, Step, ask
 from scratchbus.errors import PositionLost
 from scratchbus.eventlog.archive_protocol import LogArchive
 from scratchbus.eventlog.below_floor import from_archive, read_floor
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.codec import decode_items
-from scratchbus.eventlog.keys import ShardKeys
 from scratchbus.eventlog.layouts import LUA
 from scratchbus.eventlog.raw_entries import RawEntry, entry_fields, entry_position, text_of
 
@@ -105,7 +104,11 @@ def _walk_log(log: Log, shard: int, first: Position, chains: list[list[RawEntry]
     keys, limit = log.keys(shard), _EVENTS
     going_on = [number for number, at in enumerate(next_ids) if at and _position(at, shard) >= first]
     while going_on:
-        replies = yield Call(shard, tuple(_read_from(keys, next_ids[number], limit) for number in going_on))
+        begins = (next_ids[number] for number in going_on)
+        commands = [  # they read no head
+            read_chain(log=keys.log, heads=keys.log, subject="", begin=each, limit=limit) for each in begins
+        ]
+        replies = yield Call(shard, tuple(commands))
         longer = []
         for number, (entries, next_id) in zip(going_on, replies, strict=True):
             chains[number] += entries
@@ -140,10 +143,6 @@ def _walk_archived(log: Log, shard: int, starts: Sequence[Position]) -> Step[lis
 
 def _position(stream_id: str, shard: int) -> Position:
     return Position.parse(stream_id)._replace(shard=shard)
-
-
-def _read_from(keys: ShardKeys, begin: str, limit: int) -> Command:
-    return read_chain(log=keys.log, heads=keys.log, subject="", begin=begin, limit=limit)  # it reads no head
 
 
 def events_of(entries: Sequence[RawEntry], shard: int) -> list[AnyEvent]:

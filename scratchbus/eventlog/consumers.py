@@ -160,7 +160,6 @@ class SubscriptionLease(NamedTuple):
 
 
 def _script_arguments(ends: Sequence[CursorEnd]) -> dict[str, str]:
-    """Return ends of cursors as arguments of the script."""
     cursor = BusPosition(tuple(end.position for end in ends))
     return {"cursor": str(cursor), "events": " ".join(map(str, ends))}
 

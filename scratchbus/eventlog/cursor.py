@@ -191,7 +191,6 @@ def _check_trimmed(log: Log, cursor: Cursor) -> Step[bool]:
 
 
 def _is_below_now(log: Log, cursor: Cursor) -> Step[bool]:
-    """Return whether a cursor is below the current floor."""
     cursor.floor = yield from read_floor(log, cursor.position.shard)
     return cursor.floor_above is not None
 

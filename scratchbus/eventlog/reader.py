@@ -206,7 +206,6 @@ def _whole_batches_of(chunk: EntryChunk, limit: int) -> EntryChunk:
 
 
 def _first_entries(chunk: EntryChunk, count: int) -> EntryChunk:
-    """Return the first entries of a chunk."""
     if count == len(chunk.entries):
         return chunk
     entries, shard = chunk.entries[:count], chunk.at.shard

@@ -38,7 +38,6 @@ def refuse(page: str, room: int, write: Write, index: int, total: int, reply: li
 
 
 def _refusal(page: str, room: int, write: Write, reason: str, details: list[object]) -> ScratchbusError:
-    """Return the error for the append script's reply about a write."""
     subject = write.event.subject
     match reason, details:
         case "id", [event_id]:

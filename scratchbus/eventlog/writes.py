@@ -159,17 +159,12 @@ class Draft(Struct, frozen=True, gc=False):
     def event(self) -> Event:
         """Return the event."""
         envelope = {"id": self.id, "page": self.page, "subject": self.subject, "type": self.type}
-        return trusted(self.cls, {**_default_fields(self.cls), **self.fields, **envelope})
-
-
-def _default_fields(cls: type[Event]) -> dict[str, Any]:
-    """Return an event's default fields."""
-    return {name: default if make is None else make() for name, default, make in _defaults(cls)}
+        defaults = {name: default if make is None else make() for name, default, make in _defaults(self.cls)}
+        return trusted(self.cls, {**defaults, **self.fields, **envelope})
 
 
 @cache
 def _kind_of(cls: type[Event]) -> str:
-    """Return the kind of the events of a class."""
     return str(cls.model_fields["kind"].default)
 
 

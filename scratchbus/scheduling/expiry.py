@@ -170,7 +170,6 @@ def _sweep_job(bus: Host, stop: threading.Event, failures: list[Exception]) -> N
 
 
 def _evict_job(bus: Host) -> None:
-    """Evict private files on this machine."""
     try:
         evicted = bus.converse(evict_all(bus.core))
     except (ScratchbusError, OSError) as problem:  # they stay for another hour

@@ -102,7 +102,9 @@ def _page_out_batch(log: Log, shard: int, keep_ms: int) -> Step[tuple[Final, boo
         stored = yield from ask(shard, "HGET", names.paging, "cursor")
         after = Position.parse(stored.decode())._replace(shard=shard) if stored else START._replace(shard=shard)
         entries, is_all, *_ = yield from LogReader(log, after, until=until, chunk=CHUNK, skips_lost=True).read()
-        older = [entry for entry in entries if _is_old(entry_position(entry, shard), until, checkpoint)]
+        positions = (entry_position(entry, shard) for entry in entries)
+        count = sum(at.ms <= until and at.seq <= checkpoint.position.seq for at in positions)
+        older = entries[:count]
         if not older:
             return {}, True
         final, documents = yield from _final_documents(keys, checkpoint, older, until)
@@ -117,10 +119,6 @@ def _page_out_batch(log: Log, shard: int, keep_ms: int) -> Step[tuple[Final, boo
             yield from ask(shard, *cursor)  # safe to repeat
         return final, is_all or len(older) < len(entries)
     return {}, True  # others are doing it: retry later
-
-
-def _is_old(position: Position, until: int, checkpoint: Checkpoint) -> bool:
-    return position.ms <= until and position.seq <= checkpoint.position.seq
 
 
 def _remove(

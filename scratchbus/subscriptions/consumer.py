@@ -205,7 +205,6 @@ class Consumer:
             raise
 
     def _has_hung(self, window: DeliveryWindow, now: float) -> bool:
-        """Return whether a handler has taken too long."""
         oldest = window.oldest()
         return oldest is not None and now - oldest > self._handler_timeout
 

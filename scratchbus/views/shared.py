@@ -59,9 +59,9 @@ class LivePages:
             with shared.starting:
                 live = shared.live = shared.live or self._start(page)
             with self._lock:
-                if not self._is_closed:
+                if self._shared.get(page) is shared:
                     return live
-            self._drop(live, BusClosed())
+            self._drop(live, BusClosed())  # it was closed meanwhile
             raise BusClosed
         except BaseException:
             self.leave(page)

@@ -69,9 +69,9 @@ class AsyncLivePages:
             async with shared.starting:
                 live = shared.live = shared.live or await self._start(page)
             with self._lock:
-                if not self._is_closed:
+                if self._shared.get(page) is shared:
                     return live
-            self._drop(live, BusClosed())
+            self._drop(live, BusClosed())  # it was closed meanwhile
             raise BusClosed
         except BaseException:
             self.leave(page)

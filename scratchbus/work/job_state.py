@@ -129,7 +129,8 @@ class JobState:
 
     def transition_steps(self, kind: type[Command], reason: str | None, event_id: str | None) -> Step[Observation]:
         """Resolve or archive it, which ends the claim; or send it to review, and release it."""
-        release = self._release(TRIED) if kind is change.Review else None
+        back = {"id": self.id, "by": self.claim.by, "back": TRIED, "fence": self.fence}
+        release = claims.Release.parse(back) if kind is change.Review else None
         after = yield from self.command_steps(kind, event_id, release, reason=reason)
         counts.jobs[_COUNTED[kind.verb]] += 1
         return after
@@ -163,9 +164,6 @@ class JobState:
 
     def _delay(self) -> float:
         return retry_seconds(self._terms.retry_delay, self.attempt) * JITTER.uniform(0.8, 1.2)
-
-    def _release(self, back: ReleaseTerms) -> claims.Release:
-        return claims.Release.parse({"id": self.id, "by": self.claim.by, "back": back, "fence": self.fence})
 
     def command_steps(
         self, kind: type[Command], event_id: str | None, follow_up: Command | None = None, **arguments: Any

@@ -211,18 +211,12 @@ def _ask(directory: Path, deadline: float) -> _PingReply | None:
                 return None
             case [bytes(info), [_, bytes(appendfsync)]]:
                 fields = dict(line.partition(":")[::2] for line in info.decode().splitlines())
-                engine, version = _identity(fields)
-                pid = int(fields["process_id"])
+                engine = "valkey" if "valkey_version" in fields else "redis"
+                pid, version = int(fields["process_id"]), fields[f"{engine}_version"]
                 running = EmbeddedEngine(directory, socket_path, pid, engine, version, appendfsync.decode())
                 return _PingReply(running, fields["loading"] == "1")
         # Otherwise it is alive but too slow, or it replied BUSY because a script has been running for seconds.
     raise _unresponsive(directory)
-
-
-def _identity(info: dict[str, str]) -> tuple[str, str]:
-    if "valkey_version" in info:
-        return "valkey", info["valkey_version"]
-    return "redis", info["redis_version"]
 
 
 def _converse(directory: Path, socket_path: Path, commands: bytes, count: int, deadline: float) -> list[object] | None:
