@@ -18,7 +18,7 @@ from scratchbus.eventlog.cursor import cursors
 from scratchbus.eventlog.entry_filter import EntryFilter
 from scratchbus.eventlog.log_entry import LogEntry
 from scratchbus.eventlog.reader import MAX_BLOCK_MS, STOPPABLE_BLOCK_MS, Stop
-from scratchbus.eventlog.tail import Feed, TailCursor
+from scratchbus.eventlog.tail import Feed, TailCursor, joined
 from scratchbus.eventlog.tail_readers import AsyncFeeds
 from scratchbus.telemetry.logs import stderr_logger
 
@@ -120,14 +120,9 @@ class AsyncEvents:
         for tail_cursor in tail_cursors:
             if tail_cursor.feed.trouble is not None:
                 raise tail_cursor.feed.trouble.with_traceback(None)
-        for tail_cursor in tail_cursors:
-            tail_cursor.feed.join(tail_cursor)
-        try:
+        with joined([(tail_cursor.feed, tail_cursor) for tail_cursor in tail_cursors]):
             if not any(tail_cursor.feed.is_past(tail_cursor.cursor.position) for tail_cursor in tail_cursors):
                 await wait_async(self._woken, ms / 1000)
-        finally:
-            for tail_cursor in tail_cursors:
-                tail_cursor.feed.leave(tail_cursor)
 
 
 follow_events = AsyncEvents

@@ -7,7 +7,8 @@ so that it slows no other follower and costs no memory.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
 from scratchbus.domain.position import Position
@@ -160,6 +161,18 @@ class Feed:
         del self._items[:drop]
         self._bytes = size
         self._before += drop
+
+
+@contextmanager
+def joined(followers: Collection[tuple[Feed, Follower]]) -> Iterator[None]:
+    """Pass the new entries of each of these feeds to its follower, inside."""
+    for feed, follower in followers:
+        feed.join(follower)
+    try:
+        yield
+    finally:
+        for feed, follower in followers:
+            feed.leave(follower)
 
 
 class TailChunk(NamedTuple):

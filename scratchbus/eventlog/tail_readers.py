@@ -20,7 +20,7 @@ from scratchbus.errors import LogError, ScratchbusError
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.log_entry import LogEntry
 from scratchbus.eventlog.reader import MAX_BLOCK_MS, STOPPABLE_BLOCK_MS
-from scratchbus.eventlog.tail import Feed
+from scratchbus.eventlog.tail import Feed, joined
 from scratchbus.telemetry.logs import stderr_logger
 
 if TYPE_CHECKING:
@@ -106,16 +106,11 @@ class Feeds:
     def wait_behind(self, behind: Mapping[int, Position], seconds: float) -> bool:
         """Wait until a shard may have an event after its position here; return whether one may."""
         woken = threading.Event()
-        alarm = _Alarm(woken.set)
-        for shard in behind:
-            self.feed(shard).join(alarm)
-        try:
-            if any(self.feed(shard).is_past(position) for shard, position in behind.items()):
+        feeds, alarm = [self.feed(shard) for shard in behind], _Alarm(woken.set)
+        with joined([(feed, alarm) for feed in feeds]):
+            if any(map(Feed.is_past, feeds, behind.values())):
                 return True
             self.wait(behind, woken, seconds)
-        finally:
-            for shard in behind:
-                self.feed(shard).leave(alarm)
         return woken.is_set()
 
     def close(self) -> None:
@@ -208,17 +203,11 @@ class AsyncFeeds:
     async def wait_behind(self, behind: Mapping[int, Position], seconds: float) -> bool:
         """Wait until a shard may have an event after its position here; return whether one may."""
         woken = asyncio.Event()
-        alarm = _Alarm(woken.set)
-        feeds = [self.feed(shard) for shard in behind]
-        for feed in feeds:
-            feed.join(alarm)
-        try:
-            if any(feed.is_past(position) for feed, position in zip(feeds, behind.values(), strict=True)):
+        feeds, alarm = [self.feed(shard) for shard in behind], _Alarm(woken.set)
+        with joined([(feed, alarm) for feed in feeds]):
+            if any(map(Feed.is_past, feeds, behind.values())):
                 return True
             await wait_async(woken, seconds)
-        finally:
-            for feed in feeds:
-                feed.leave(alarm)
         return woken.is_set()
 
     async def close(self) -> None:

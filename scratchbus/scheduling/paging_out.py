@@ -11,19 +11,28 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from itertools import repeat
+from secrets import token_hex
 from typing import NamedTuple
 
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import START, Position
 from scratchbus.engine.scripts import Command
-from scratchbus.engine.steps import Step, ask, ask_all
-from scratchbus.errors import ArchiveDamaged, ArchiveForeign, EngineForbidden, EngineReadOnly, PositionLost
+from scratchbus.engine.steps import Fetch, Step, ask, ask_all
+from scratchbus.errors import (
+    ArchiveDamaged,
+    ArchiveForeign,
+    ArchiveUnavailable,
+    EngineForbidden,
+    EngineReadOnly,
+    PositionLost,
+)
 from scratchbus.eventlog import paged_out
 from scratchbus.eventlog.bus_log import Log
-from scratchbus.eventlog.checkpoint import Checkpoint, FieldRead, checkpoint_key, write_if_unchanged
+from scratchbus.eventlog.checkpoint import Checkpoint, FieldRead, checkpoint_key, read_unchecked, write_if_unchanged
 from scratchbus.eventlog.dropped_heads import drop_heads
-from scratchbus.eventlog.index_tables import PagedOut
+from scratchbus.eventlog.index_tables import PagedOut, entries_in, ids_in, name_table, pack_table, table_names
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
 from scratchbus.eventlog.lag import in_ms
 from scratchbus.eventlog.layouts import Head
@@ -34,7 +43,6 @@ from scratchbus.projections import scratch_page
 from scratchbus.projections.subjects import is_remembered
 from scratchbus.readmodel.scope import Core
 from scratchbus.readmodel.type_indexes import unlist
-from scratchbus.scheduling.index_moves import move_index
 from scratchbus.telemetry.logs import stderr_logger
 
 CHUNK = 500
@@ -42,6 +50,14 @@ CHUNK = 500
 
 CHUNKS = 20
 """How often that is done, per shard, in one call, so that what falls due meanwhile need not wait for long."""
+
+MIN_ENTRIES, MAX_ENTRIES = 1_024, 16_384
+"""The bounds of how many index entries of a page move at once."""
+
+SHARE = 64
+"""At least a part of what the tables have, one in so many, moves at once, so that no page has too many tables."""
+
+_MAX_ARGUMENTS = 2_000  # arguments of one command
 
 _TRIES = 3
 """The attempts before it is left to others who are paging out."""
@@ -85,7 +101,7 @@ def page_out(core: Core, keep_ms: int | None) -> Step[PageOut]:
             else:
                 is_all = False
             for page in pages:
-                yield from move_index(core.log, shard, page)
+                yield from _move_index(core.log, shard, page)
     return PageOut(documents, is_all)
 
 
@@ -209,3 +225,45 @@ def _removals(names: PageKeys, documents: Iterable[Observation]) -> list[Command
             removals["ZREM", names.index(*index)].append(document.id)
         unlistings[unlist(names, document.type)] = None
     return [*[(*command, *ids) for command, ids in removals.items()], *unlistings]
+
+
+def _move_index(log: Log, shard: int, page: str) -> Step[bool]:
+    """Move a page's index entries to a table in the archive if there are many; return whether they were moved.
+
+    Without an archive, or if it cannot be written, they stay. A process killed in between leaves a table that nothing
+    names.
+    """
+    if log.archive is None:
+        return False
+    keys = log.keys(shard)
+    checkpoint = yield from read_unchecked(keys)
+    names = PageKeys(keys, page, checkpoint.build)
+    fields = (names.tables, "kept"), (names.tables, "moved"), (names.places, "moves"), (names.paging, "cursor")
+    rows = yield from ask_all(shard, [("HGET", *field) for field in fields])
+    entries, moved = (int(row or 0) for row in rows[:2])
+    if entries < min(MAX_ENTRIES, max(MIN_ENTRIES, moved // SHARE)):
+        return False
+    # entries change only together with one of these fields
+    reads = [FieldRead(*field, row) for field, row in zip(fields, rows, strict=True)]
+    paged, flat, tables = yield from ask_all(
+        shard, [("HGETALL", names.paged), ("HGETALL", names.places), ("HGETALL", names.tables)]
+    )
+    ids = {id: added for bucket in paged[1::2] for id, added in ids_in(bucket).items()}
+    ranges = {field: row for field, row in zip(flat[::2], flat[1::2], strict=True) if field.isdigit()}
+    positions = {added: position for row in ranges.values() for added, position in entries_in(row).items()}
+    if not ids:
+        return False
+    try:
+        sha256 = yield Fetch(partial(log.archive.put_table, shard, pack_table(ids, positions)))
+    except (ArchiveDamaged, ArchiveUnavailable) as problem:
+        logger.warning("the index of paged-out observations stays in the engine", page=page, problem=str(problem))
+        return False
+    name = name_table(table_names(tables), sha256, ids, positions)
+    numbers = list(ranges)
+    writes: list[Command] = [
+        ("DEL", names.paged),
+        *(("HDEL", names.places, *numbers[at : at + _MAX_ARGUMENTS]) for at in range(0, len(numbers), _MAX_ARGUMENTS)),
+        ("HSET", names.places, "moves", token_hex(6)),
+        ("HSET", names.tables, name.number, str(name), "kept", 0, "moved", moved + len(ids)),
+    ]
+    return (yield from write_if_unchanged(keys, checkpoint, reads, writes, scratch_page.IN_TABLES))

@@ -10,7 +10,7 @@ from functools import partial
 from scratchbus.domain.values import Duration, delay_ms
 from scratchbus.engine.waits import finish_or_undo
 from scratchbus.errors import ScratchbusError
-from scratchbus.eventlog.tail import TailCursor
+from scratchbus.eventlog.tail import TailCursor, joined
 from scratchbus.readmodel.scope import AsyncHost
 from scratchbus.subscriptions.consumer import NAP
 from scratchbus.subscriptions.pulled_batches import Attempt, Pull, Pulled
@@ -47,14 +47,9 @@ async def _wait(bus: AsyncHost, attempt: Attempt, seconds: float) -> None:
         TailCursor(bus.feeds.feed(cursor.position.shard), cursor, attempt.wanted, woken.set)
         for cursor in attempt.cursors
     ]
-    for tail in tails:
-        tail.feed.join(tail)
-    try:
+    with joined([(tail.feed, tail) for tail in tails]):
         if any(tail.feed.is_past(tail.cursor.position) for tail in tails):
             return
         shards = [tail.feed.shard for tail in tails]
         while not woken.is_set() and (seconds_left := until - time.monotonic()) > 0:
             await bus.feeds.wait(shards, woken, min(seconds_left, NAP))
-    finally:
-        for tail in tails:
-            tail.feed.leave(tail)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
+from bisect import bisect
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
+from operator import attrgetter
 from typing import Any
 
 from scratchbus.domain.position import Position
@@ -32,7 +34,6 @@ ACKS_FOR = 0.1
 _REDELIVERY_NUMBERS = 1_000_000_000  # redeliveries are numbered from minus this
 
 logger = stderr_logger()
-
 
 PendingWrite = Callable[[], Step[None]]
 """A pending write to the engine."""
@@ -118,8 +119,7 @@ class DeliveryWindow:
                 self._insert(delivery)
 
     def _append(self, items: list[LogEntry]) -> None:
-        make, first = self._make, self._number + 1
-        deliveries = [make(self, item, number) for number, item in enumerate(items, first)]
+        deliveries = [self._make(self, item, number) for number, item in enumerate(items, self._number + 1)]
         self._number += len(deliveries)
         self._queue += deliveries
         self._waiting += deliveries
@@ -142,10 +142,7 @@ class DeliveryWindow:
             )
 
     def _insert(self, delivery: DeliveryState) -> None:
-        index = next(
-            (index for index, each in enumerate(self._waiting) if each.number > delivery.number), len(self._waiting)
-        )
-        self._waiting.insert(index, delivery)
+        self._waiting.insert(bisect(self._waiting, delivery.number, key=attrgetter("number")), delivery)
 
     # -- handing out --------------------------------------------------------------------------------------------------
 

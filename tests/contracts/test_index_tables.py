@@ -34,7 +34,7 @@ FEW = 3
 
 @pytest.fixture(autouse=True)
 def _small_tables(monkeypatch):
-    monkeypatch.setattr("scratchbus.scheduling.index_moves.MIN_ENTRIES", FEW)
+    monkeypatch.setattr("scratchbus.scheduling.paging_out.MIN_ENTRIES", FEW)
 
 
 @pytest.fixture
@@ -114,8 +114,8 @@ def test_page_with_tables_reads_like_a_page_without(bus, page, connect):
 
 
 def test_table_size_grows_with_the_number_of_entries(bus, page, monkeypatch):
-    monkeypatch.setattr("scratchbus.scheduling.index_moves.SHARE", 2)
-    monkeypatch.setattr("scratchbus.scheduling.index_moves.MAX_ENTRIES", 8)
+    monkeypatch.setattr("scratchbus.scheduling.paging_out.SHARE", 2)
+    monkeypatch.setattr("scratchbus.scheduling.paging_out.MAX_ENTRIES", 8)
     sizes = []
     for _ in range(40):
         page.archive(page.add("observation", "x").id)
@@ -194,7 +194,7 @@ def test_entry_that_changes_during_a_move_keeps_the_change(bus, page, monkeypatc
             project(bus)
         return (yield from write_if_unchanged(*arguments))
 
-    monkeypatch.setattr("scratchbus.scheduling.index_moves.write_if_unchanged", overtaken)
+    monkeypatch.setattr("scratchbus.scheduling.paging_out.write_if_unchanged", overtaken)
     page_all_out(bus)
     assert bus.verify().is_sound
     assert page.get(gone.id).links == ["late-action"]
@@ -222,7 +222,7 @@ def test_write_during_a_move_to_a_table_is_refused(bus, page, monkeypatch, when)
 
 
 def test_link_during_a_move_builds_on_the_newest_table(bus, page, monkeypatch):
-    monkeypatch.setattr("scratchbus.scheduling.index_moves.MIN_ENTRIES", 1)
+    monkeypatch.setattr("scratchbus.scheduling.paging_out.MIN_ENTRIES", 1)
     gone = page.add("observation", "gone")
     page.archive(gone.id)
     assert page_all_out(bus) == 1

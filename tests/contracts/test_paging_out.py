@@ -74,7 +74,7 @@ def fill(page, count=12):
 def index_is(request, monkeypatch):
     """Where the index of paged-out observations is."""
     if request.param == "in tables":
-        monkeypatch.setattr("scratchbus.scheduling.index_moves.MIN_ENTRIES", 1)
+        monkeypatch.setattr("scratchbus.scheduling.paging_out.MIN_ENTRIES", 1)
     return request.param
 
 

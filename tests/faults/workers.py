@@ -15,7 +15,7 @@ from scratchbus.errors import Conflict, EngineError, LogError, NotFound, ShardsM
 from scratchbus.eventlog.ids import new_id
 from scratchbus.page import Page
 from scratchbus.readmodel.projector import run_projector
-from scratchbus.scheduling import index_moves
+from scratchbus.scheduling import paging_out
 from scratchbus.scheduling.expiry import run_expirer
 from tests.faults.marks import marked
 
@@ -41,7 +41,7 @@ def expire(url: str, bus: str, interval: str) -> None:
 
 def page_out(url: str, bus: str, archive: Path | None, fewest: int) -> None:
     """Run an expirer that pages out at once; it moves at least `fewest` index entries to the archive at a time."""
-    index_moves.MIN_ENTRIES = fewest
+    paging_out.MIN_ENTRIES = fewest
     _serve(url, bus, run_expirer, sweep_interval="10ms", keep_final="1ms", archive_url=archive)
 
 
