@@ -10,9 +10,9 @@ from starlette.responses import Response
 
 from scratchbus import Context, ContextPart, Note, Observation, Surfaced, TodoItem, document_of, estimate_tokens
 from scratchbus.daemon import counts
+from scratchbus.http.bodies import Body, optional, takes, whole_number
 from scratchbus.http.callers import Caller
 from scratchbus.http.documents import answer, check_source
-from scratchbus.http.models import Body, optional, takes, whole_number
 from scratchbus.http.parameters import AnyPage, AnySession, Once
 from scratchbus.http.schemas import COUNT, STRING, document, exact, listed, or_null, record
 from scratchbus.http.server import CallerOf, MemoryBus

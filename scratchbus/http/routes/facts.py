@@ -12,9 +12,9 @@ from starlette.responses import Response
 
 from scratchbus import document_of, estimate_tokens
 from scratchbus.http import fact_answers, patterns, problems
+from scratchbus.http.bodies import Body, NotBlank, optional, takes
 from scratchbus.http.documents import answer
 from scratchbus.http.fact_answers import FACT, FACTS, Entity, Relation
-from scratchbus.http.models import Body, NotBlank, optional, takes
 from scratchbus.http.moments import AnyMoment
 from scratchbus.http.parameters import Absent, AnyId, AnyTime, Limit, Once, ScopeName, register_id
 from scratchbus.http.server import MemoryBus

@@ -8,9 +8,9 @@ from fastapi import APIRouter, Request
 from pydantic import Field
 from starlette.responses import Response
 
+from scratchbus.http.bodies import Body, takes
 from scratchbus.http.documents import body_of
 from scratchbus.http.memories import REVISED, TEXT, Based, events_answer, revised, text_answer
-from scratchbus.http.models import Body, takes
 from scratchbus.http.moments import When
 from scratchbus.http.parameters import Once, SessionName
 from scratchbus.http.problems import Refusal

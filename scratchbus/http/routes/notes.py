@@ -11,9 +11,9 @@ from pydantic import ConfigDict, Field
 from starlette.responses import Response
 
 from scratchbus import Note, NoteResult, NotesResult, document_of
+from scratchbus.http.bodies import Body, NotBlank, optional, takes
 from scratchbus.http.documents import answer
 from scratchbus.http.memories import Based, NoteId, events_answer, memory_example, memory_fields
-from scratchbus.http.models import Body, NotBlank, optional, takes
 from scratchbus.http.moments import When
 from scratchbus.http.parameters import Absent, Label, Once, SessionName
 from scratchbus.http.problems import Refusal

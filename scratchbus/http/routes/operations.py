@@ -14,8 +14,8 @@ from scratchbus import ArchiveStore, SegmentInfo, Status, archived_segments, ope
 from scratchbus.daemon import render_metrics
 from scratchbus.errors import ArchiveDamaged, ScratchbusError
 from scratchbus.http import problems
+from scratchbus.http.bodies import schema_of
 from scratchbus.http.documents import answer
-from scratchbus.http.models import schema_of
 from scratchbus.http.progress import STREAM, answer_with_progress
 from scratchbus.http.schemas import COUNT, FLAG, STRING, document, exact, listed, or_null
 from scratchbus.http.server import AdminBus, CallerOf, ReadBus, ServerOf

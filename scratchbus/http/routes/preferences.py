@@ -10,9 +10,9 @@ from starlette.responses import Response
 
 from scratchbus import Preference, document_of
 from scratchbus.http import patterns
+from scratchbus.http.bodies import Body, NotBlank, optional, takes
 from scratchbus.http.documents import answer
 from scratchbus.http.memories import Based, events_answer, memory_example, memory_fields
-from scratchbus.http.models import Body, NotBlank, optional, takes
 from scratchbus.http.moments import When
 from scratchbus.http.parameters import Absent, Label, ScopeName
 from scratchbus.http.responses import ETAG, EVENTS

@@ -9,6 +9,7 @@ from pydantic import Field
 from starlette.responses import Response
 
 from scratchbus.errors import Unauthorized
+from scratchbus.http.bodies import Body, takes
 from scratchbus.http.callers import Caller
 from scratchbus.http.memories import (
     REVISED,
@@ -19,7 +20,6 @@ from scratchbus.http.memories import (
     revised,
     text_answer,
 )
-from scratchbus.http.models import Body, takes
 from scratchbus.http.moments import When
 from scratchbus.http.responses import EVENTS
 from scratchbus.http.server import CallerOf, MemoryBus

@@ -11,9 +11,9 @@ from starlette.responses import Response
 
 from scratchbus import AsyncBus, SessionInfo
 from scratchbus.http import problems
+from scratchbus.http.bodies import Body, NotBlank, optional, schema_of, takes
 from scratchbus.http.documents import answer, observation_answer
 from scratchbus.http.memories import TaskId, after_write
-from scratchbus.http.models import Body, NotBlank, optional, schema_of, takes
 from scratchbus.http.moments import When
 from scratchbus.http.parameters import AnySession, Once, SessionName
 from scratchbus.http.problems import Refusal

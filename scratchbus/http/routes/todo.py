@@ -8,9 +8,9 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from scratchbus import TodoList
+from scratchbus.http.bodies import Body, NotBlank, optional, schema_of, takes
 from scratchbus.http.documents import answer
 from scratchbus.http.memories import Based, events_answer
-from scratchbus.http.models import Body, NotBlank, optional, schema_of, takes
 from scratchbus.http.moments import When
 from scratchbus.http.parameters import Label, SessionName
 from scratchbus.http.responses import EVENTS

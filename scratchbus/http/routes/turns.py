@@ -10,9 +10,9 @@ from starlette.responses import Response
 
 from scratchbus import document_of
 from scratchbus.http import patterns
+from scratchbus.http.bodies import Body, NotBlank, optional, takes, whole_number
 from scratchbus.http.documents import answer, listing, paged
 from scratchbus.http.memories import events_answer, memory_example, memory_fields
-from scratchbus.http.models import Body, NotBlank, optional, takes, whole_number
 from scratchbus.http.moments import When
 from scratchbus.http.parameters import Absent, AnyLimit, Once, SessionName
 from scratchbus.http.patterns import MAX_SAFE_INTEGER

@@ -10,10 +10,10 @@ from starlette.responses import PlainTextResponse, Response
 
 from scratchbus.errors import TooLarge
 from scratchbus.http import problems
+from scratchbus.http.bodies import schema_of
 from scratchbus.http.callers import SCOPES, Caller
 from scratchbus.http.documents import JSON, answer, body_of, media_type_of
 from scratchbus.http.memories import Based
-from scratchbus.http.models import schema_of
 from scratchbus.http.problems import MEDIA_TYPE, Refusal, problem
 from scratchbus.http.routes.scratchpads import MAX_CHARACTERS, ScratchpadText
 from scratchbus.http.schemas import COUNT, STRING, exact, listed, record
