@@ -102,6 +102,7 @@ def declare_app(server: Server) -> FastAPI:
         context,
     )
     for group in (*groups, *memories):
+        openapi.document_bodies(group.router)
         api.include_router(group.router)
     app.include_router(api)
     app.include_router(about.health)

@@ -1,16 +1,23 @@
-"""Bodies as models: each gives the schema for OpenAPI and validates requests."""
+"""Bodies of requests, as parameters of routes: a parameter says what the body is, for its check and for OpenAPI.
+
+A route takes `body: Sent[NewNote]`, a model, or `given: Annotated[Given, fields(SCHEMA)]` where the bus checks the
+values. The body is read once all other parameters are valid.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Self
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeVar
 
-from fastapi import Request
+from fastapi import Depends, Request
+from fastapi.dependencies.models import Dependant
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from scratchbus.http import patterns
-from scratchbus.http.documents import body_of, fields_of
+from scratchbus.http.documents import body_of, check_lists, fields_of
 from scratchbus.http.problems import Refusal, explanation_of
-from scratchbus.http.schemas import body
+from scratchbus.http.schemas import COMPONENTS, REFERENCE, Schema, body
 
 NotBlank = Annotated[str, StringConstraints(pattern=patterns.NOT_BLANK)]
 """A text that says something; the bus checks its size."""
@@ -27,9 +34,14 @@ def whole_number(value: object) -> object:
 
 
 class Body(BaseModel):
-    """What a request says."""
+    """What a request says; a subclass gives an example for OpenAPI, unless no route takes it alone."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
+    example: ClassVar[dict[str, Any]]
+
+    def __init_subclass__(cls, *, example: dict[str, Any] | None = None, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.example = example or {}
 
     @classmethod
     async def of(cls, request: Request) -> Self:
@@ -59,6 +71,56 @@ def takes(example: dict[str, Any], *models: type[Body]) -> dict[str, Any]:
     found = [schema_of(model) for model in models]
     required = any(keyword in schema for schema in found for keyword in ("required", "anyOf", "minProperties"))
     return body(found[0] if len(found) == 1 else {"oneOf": found}, required=required, example=example)
+
+
+Given = dict[str, Any]
+"""The fields of a body that the bus checks."""
+
+
+@dataclass(frozen=True, eq=False)
+class BodyReader:
+    """The dependency of a route on the body of the request: what reads it, and `openapi_extra` that documents it."""
+
+    read: Callable[[Request], Awaitable[Any]]
+    documented: dict[str, Any]
+
+    async def __call__(self, request: Request) -> Any:
+        """Return the parsed body. Raises Refusal."""
+        return await self.read(request)
+
+
+def reader_of(dependant: Dependant) -> tuple[str, BodyReader] | None:
+    """Return the parameter of an endpoint that takes the body, and its reader; None if it takes none."""
+    found = ((str(each.name), each.call) for each in dependant.dependencies if isinstance(each.call, BodyReader))
+    return next(found, None)
+
+
+def fields(schema: Schema, *, required: bool = True, example: Any = None) -> Any:
+    """Return the dependency on a body with the fields of a schema, whose values the bus checks."""
+    described = COMPONENTS.get(schema.get("$ref", "").removeprefix(REFERENCE), schema)
+    lists = [name for name, each in described["properties"].items() if "items" in each]
+
+    async def read(request: Request) -> Given:
+        needed = described.get("required", ())
+        given = fields_of(await body_of(request), *described["properties"], required=needed)
+        check_lists(given, *lists)
+        return given
+
+    return Depends(BodyReader(read, body(schema, required=required, example=example)))
+
+
+T = TypeVar("T")
+
+if TYPE_CHECKING:
+    Sent = Annotated[T, BodyReader]
+else:
+
+    class Sent:
+        """The parameter of a route that takes its body as a model."""
+
+        def __class_getitem__(cls, model: type[Body]) -> Any:
+            """Return the annotation of the parameter."""
+            return Annotated[model, Depends(BodyReader(model.of, takes(model.example, model)))]
 
 
 def schema_of(model: type[BaseModel], mode: str = "validation") -> dict[str, Any]:

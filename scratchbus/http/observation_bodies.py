@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final
 
 from scratchbus.http import examples, patterns
+from scratchbus.http.bodies import Given, fields
 from scratchbus.http.patterns import MAX_SAFE_INTEGER, text
 from scratchbus.http.schemas import (
     DURATION,
@@ -126,21 +127,25 @@ PATCH: Final = component(
         "anyOf": [{"required": [name]} for name in _CHANGES],
     },
 )
-REASON: Final = component("Reason", record(reason=_REASON, fence=_FENCE))
-REFUTATION: Final = component("Refutation", record(("reason",), reason=_REASON_TEXT, fence=_FENCE))
-ERASURE: Final = component("Erasure", exact(reason=_REASON_TEXT))
-REOPEN: Final = component("Reopening", record(reason=_REASON, ttl=or_null(LIFE), fence=_FENCE))
-CLAIM: Final = component("NewClaim", record(ttl=DURATION, by=_BY, fence=_FENCE))
-RELEASE: Final = component("Release", record(by=_BY, fence=_FENCE))
-ACTION: Final = component("NewLink", record(("action",), action=LABEL, fence=_FENCE))
-NEXT: Final = component(
-    "ClaimNext",
-    record(
-        types=or_null(listed(TYPE, minItems=1)),
-        tags=or_null(listed(LABEL)),
-        ttl=DURATION,
-        by=_BY,
-    ),
-)
-IDS: Final = component("Ids", exact(ids=listed(ID, maxItems=1_000)))
-LOGIN: Final = component("Login", exact(token=STRING))
+_WHY: Final = component("Reason", record(reason=_REASON, fence=_FENCE))
+_REFUTATION: Final = component("Refutation", record(("reason",), reason=_REASON_TEXT, fence=_FENCE))
+_ERASURE: Final = component("Erasure", exact(reason=_REASON_TEXT))
+_REOPENING: Final = component("Reopening", record(reason=_REASON, ttl=or_null(LIFE), fence=_FENCE))
+_CLAIM: Final = component("NewClaim", record(ttl=DURATION, by=_BY, fence=_FENCE))
+_RELEASE: Final = component("Release", record(by=_BY, fence=_FENCE))
+_LINK: Final = component("NewLink", record(("action",), action=LABEL, fence=_FENCE))
+_TYPES: Final = or_null(listed(TYPE, minItems=1))
+_NEXT: Final = component("ClaimNext", record(types=_TYPES, tags=or_null(listed(LABEL)), ttl=DURATION, by=_BY))
+_IDS: Final = component("Ids", exact(ids=listed(ID, maxItems=1_000)))
+_LOGIN: Final = component("Login", exact(token=STRING))
+
+Why = Annotated[Given, fields(_WHY, required=False, example={"reason": "the sensor was replaced"})]
+Refutation = Annotated[Given, fields(_REFUTATION, example={"reason": "it was a test"})]
+Erasure = Annotated[Given, fields(_ERASURE, example={"reason": "a customer asked for it"})]
+Reopening = Annotated[Given, fields(_REOPENING, required=False, example={"ttl": "1h"})]
+NewClaim = Annotated[Given, fields(_CLAIM, required=False, example={"ttl": "2m"})]
+Release = Annotated[Given, fields(_RELEASE, required=False, example={})]
+NewLink = Annotated[Given, fields(_LINK, example={"action": "goal-17"})]
+ClaimNext = Annotated[Given, fields(_NEXT, required=False, example={"types": ["risk_alert"], "ttl": "1m"})]
+Ids = Annotated[Given, fields(_IDS, example={"ids": [examples.ID]})]
+Login = Annotated[Given, fields(_LOGIN, example={"token": "sbt_example"})]

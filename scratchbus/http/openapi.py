@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
+from fastapi.routing import APIRoute
 
 from scratchbus.http import problem_examples, problems, schemas
+from scratchbus.http.bodies import reader_of
 from scratchbus.http.guard import needs_caller
 from scratchbus.http.problems import Problem
 
@@ -23,6 +25,13 @@ _SECURITY: Final = {
         "description": "The same, for the console; the cookie's name contains the port of the URL.",
     },
 }
+
+
+def document_bodies(router: APIRouter) -> None:
+    """Document the bodies that routes take as parameters. This has to precede the inclusion of their router."""
+    for route in router.routes:
+        if isinstance(route, APIRoute) and (found := reader_of(route.dependant)):
+            route.openapi_extra = found[1].documented
 
 
 def install(app: FastAPI, *, needs_token: bool) -> None:

@@ -113,6 +113,10 @@ class WriteHeaders:
         """Return them as the methods of a page take them."""
         return {"event_id": self.event_id, "expected_version": self.expected_version}
 
+    def of_revision(self) -> dict[str, Any]:
+        """Return them as the methods of a memory take them."""
+        return {"event_id": self.event_id, "revision": self.expected_version}
+
     def based_on(self, tag: str | None) -> WriteHeaders:
         """Return them with the version that an `If-Match` names, if it names one."""
         if tag is None or tag == "*":

@@ -23,6 +23,7 @@ from starlette.routing import BaseRoute
 from starlette.types import Receive, Scope, Send
 
 from scratchbus.http import problems
+from scratchbus.http.bodies import BodyReader, reader_of
 
 
 class Routes:
@@ -117,18 +118,22 @@ class _Call(NamedTuple):
     dependencies: list[tuple[str | None, _Call]]
     parameters: list[_Parameter]
     request_name: str | None
+    body: tuple[str, BodyReader] | None
 
     @classmethod
     def of(cls, dependant: Dependant) -> _Call | None:
         """Return the call that a dependant describes; None if it takes what is not known here."""
-        dependencies = [(each.name, cls.of(each)) for each in dependant.dependencies]
+        others = [each for each in dependant.dependencies if not isinstance(each.call, BodyReader)]
+        dependencies = [(each.name, cls.of(each)) for each in others]
         calls = [(name, call) for name, call in dependencies if call is not None]
         function = dependant.call
         if len(calls) < len(dependencies) or function is None or _takes_more(dependant):
             return None
         is_async = iscoroutinefunction(function) or iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004 - it is of a class
         parameters = _Parameter.all_of(dependant)
-        return cls(function, calls, parameters, dependant.request_param_name) if is_async else None
+        return (
+            cls(function, calls, parameters, dependant.request_param_name, reader_of(dependant)) if is_async else None
+        )
 
     async def arguments(self, request: Request) -> tuple[dict[str, Any], list[Any]]:
         """Return its arguments, and the errors in the parameters of the request."""
@@ -147,6 +152,9 @@ class _Call(NamedTuple):
             errors += new_errors
         if self.request_name is not None:
             values[self.request_name] = request
+        if self.body is not None and not errors:
+            name, read = self.body
+            values[name] = await read(request)
         return values, errors
 
 

@@ -9,11 +9,10 @@ from starlette.responses import RedirectResponse, Response
 
 from scratchbus.http import problems
 from scratchbus.http.callers import cookie_of
-from scratchbus.http.documents import answer, body_of, fields_of
-from scratchbus.http.observation_bodies import LOGIN
+from scratchbus.http.documents import answer
+from scratchbus.http.observation_bodies import Login
 from scratchbus.http.problems import Refusal
 from scratchbus.http.responses import CALLER, WELL
-from scratchbus.http.schemas import body
 from scratchbus.http.server import CallerOf, ServerOf, server_of
 
 router = APIRouter(tags=["server"])
@@ -27,15 +26,10 @@ async def get_caller(caller: CallerOf) -> Response:
     return answer({**identity, "scopes": caller.held, "may_name_source": caller.may_name_source})
 
 
-@router.post(
-    "/login",
-    status_code=204,
-    responses={204: {"description": "The cookie is set"}},
-    openapi_extra=body(LOGIN, example={"token": "sbt_example"}),
-)
-async def log_in(request: Request, server: ServerOf) -> Response:
+@router.post("/login", status_code=204, responses={204: {"description": "The cookie is set"}})
+async def log_in(request: Request, server: ServerOf, given: Login) -> Response:
     """Keep a token in a cookie that scripts cannot read, for the console."""
-    token = fields_of(await body_of(request), "token", required=("token",))["token"]
+    token = given["token"]
     if not isinstance(token, str):
         raise Refusal(422, "invalid-field", "token: write a string", field="token")
     await server.callers.check(token, request.client)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from pydantic import BeforeValidator, ConfigDict, Field
 from starlette.responses import Response
 
 from scratchbus import Context, ContextPart, Note, Observation, Surfaced, TodoItem, document_of, estimate_tokens
 from scratchbus.daemon import counts
-from scratchbus.http.bodies import Body, optional, takes, whole_number
+from scratchbus.http.bodies import Body, Sent, optional, whole_number
 from scratchbus.http.callers import Caller
 from scratchbus.http.documents import answer, check_source
 from scratchbus.http.parameters import AnyPage, AnySession, Once
@@ -23,7 +23,7 @@ router = APIRouter(tags=["context"])
 Budget = Annotated[int, Field(ge=1, le=MAX_BUDGET), BeforeValidator(whole_number)]
 
 
-class ContextBody(Body):
+class ContextBody(Body, example={"session": "s1", "page": "main", "budget": 4000}):
     """The arguments of a context; the default budget comes from the settings."""
 
     model_config = ConfigDict(
@@ -40,7 +40,7 @@ class ContextBody(Body):
     strict: bool = Field(default=False, description="Refuse (409) rather than cut `sections` or the notepad.")
 
 
-class Question(Body):
+class Question(Body, example={"query": "missing payment", "session": "s1", "page": "main"}):
     """What to find: notes of a session and open observations of a page."""
 
     query: str
@@ -122,17 +122,13 @@ _SURFACED: Final = document(
 )
 
 
-@router.post(
-    "/context/assemble",
-    responses={200: _ASSEMBLED},
-    openapi_extra=takes({"session": "s1", "page": "main", "budget": 4000}, ContextBody),
-)
-async def assemble_context(request: Request, bus: MemoryBus, caller: CallerOf, guards: Once) -> Response:
+@router.post("/context/assemble", responses={200: _ASSEMBLED})
+async def assemble_context(bus: MemoryBus, caller: CallerOf, guards: Once, body: Sent[ContextBody]) -> Response:
     """Return one text within a token budget from the memories of an agent, a session and a page.
 
     The observations of a page need the scope `read` too.
     """
-    given = (await ContextBody.of(request)).given
+    given = body.given
     if given.get("page") is not None:
         caller.need("read")
     _check_agent(caller, given)
@@ -140,17 +136,13 @@ async def assemble_context(request: Request, bus: MemoryBus, caller: CallerOf, g
     return answer(_described(context))
 
 
-@router.post(
-    "/context/surface",
-    responses={200: _SURFACED},
-    openapi_extra=takes({"query": "missing payment", "session": "s1", "page": "main"}, Question),
-)
-async def surface_context(request: Request, bus: MemoryBus, caller: CallerOf, guards: Once) -> Response:
+@router.post("/context/surface", responses={200: _SURFACED})
+async def surface_context(bus: MemoryBus, caller: CallerOf, guards: Once, body: Sent[Question]) -> Response:
     """Return the notes and open observations that are relevant to a query, best first, within a token budget.
 
     The observations of a page need the scope `read` too.
     """
-    given = (await Question.of(request)).given
+    given = body.given
     if given.get("page", "main") is not None:
         caller.need("read")
     found: Surfaced = await bus.context.surface(given.pop("query"), event_id=guards.event_id, **given)

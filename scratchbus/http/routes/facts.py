@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from typing import Annotated, Any, Final
 from urllib.parse import quote
 
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import APIRouter, Path, Query
 from pydantic import Field, StringConstraints
 from starlette.responses import Response
 
 from scratchbus import document_of, estimate_tokens
 from scratchbus.http import fact_answers, patterns, problems
-from scratchbus.http.bodies import Body, NotBlank, optional, takes
+from scratchbus.http.bodies import Body, NotBlank, Sent, optional
 from scratchbus.http.documents import answer
 from scratchbus.http.fact_answers import FACT, FACTS, Entity, Relation
 from scratchbus.http.moments import AnyMoment
@@ -44,7 +44,15 @@ _SAYS: Final[dict[str, Any]] = {"maxLength": 65_536, "description": "The text th
 _WHY: Final[dict[str, Any]] = {"maxLength": 4_096}
 
 
-class NewFact(Body):
+_NEW: Final = {
+    "subject": "api",
+    "relation": "runs_on",
+    "object": "Node 24",
+    "source_text": "we upgraded to Node 24",
+}
+
+
+class NewFact(Body, example=_NEW):
     """A fact to assert; without `valid_at` it is true from now on."""
 
     subject: Entity
@@ -57,7 +65,7 @@ class NewFact(Body):
     source_text: NotBlank = optional(json_schema_extra=_SAYS)
 
 
-class Ingestion(Body):
+class Ingestion(Body, example={"text": "api -> runs_on -> Node 24\napi -> depends_on -> postgres"}):
     """A text whose lines `A -> relation -> B` are facts; with a `subject`, also lines `relation: value` about it."""
 
     text: str
@@ -67,27 +75,19 @@ class Ingestion(Body):
     evidence: _Evidence = optional(json_schema_extra=_EVIDENCE)
 
 
-class FactRetraction(Body):
+class FactRetraction(Body, example={"reason": "it was misread"}):
     """Why a fact is wrong."""
 
     reason: NotBlank = Field(json_schema_extra=_WHY)
 
 
-class SameEntity(Body):
+class SameEntity(Body, example={"a": "NYC", "b": "New York"}):
     """Two names of one entity."""
 
     a: Entity
     b: Entity
     evidence: _Evidence = optional(json_schema_extra=_EVIDENCE)
     source_text: NotBlank = optional(json_schema_extra=_SAYS)
-
-
-_NEW: Final = {
-    "subject": "api",
-    "relation": "runs_on",
-    "object": "Node 24",
-    "source_text": "we upgraded to Node 24",
-}
 
 
 @router.get(PATH, responses={200: FACTS})
@@ -109,27 +109,21 @@ async def query_facts(
     return _listing(await facts.query(subject, relation, object, at=at, known_at=known_at, limit=limit))
 
 
-@router.post(PATH, status_code=201, responses={201: fact_answers.ASSERTED}, openapi_extra=takes(_NEW, NewFact))
-async def assert_fact(request: Request, bus: MemoryBus, scope: ScopeName, guards: Once) -> Response:
+@router.post(PATH, status_code=201, responses={201: fact_answers.ASSERTED})
+async def assert_fact(bus: MemoryBus, scope: ScopeName, guards: Once, body: Sent[NewFact]) -> Response:
     """Assert that a relation holds between a subject and an object.
 
     A new value of a relation with one value at a time ends the one before it.
     """
-    given = (await NewFact.of(request)).given
-    fact = await bus.facts(scope).assert_fact(**given, event_id=guards.event_id)
+    fact = await bus.facts(scope).assert_fact(**body.given, event_id=guards.event_id)
     url = f"/api/v1/scopes/{quote(scope, safe='')}/facts/{fact.id}"
     return answer(document_of(fact), 201, {"Location": url})
 
 
-@router.post(
-    PATH + "/ingest",
-    responses={200: FACTS},
-    openapi_extra=takes({"text": "api -> runs_on -> Node 24\napi -> depends_on -> postgres"}, Ingestion),
-)
-async def ingest_facts(request: Request, bus: MemoryBus, scope: ScopeName, guards: Once) -> Response:
+@router.post(PATH + "/ingest", responses={200: FACTS})
+async def ingest_facts(bus: MemoryBus, scope: ScopeName, guards: Once, body: Sent[Ingestion]) -> Response:
     """Assert the facts in a text, up to 1,000, all or none; return them."""
-    given = (await Ingestion.of(request)).given
-    return _listing(await bus.facts(scope).ingest(**given, event_id=guards.event_id))
+    return _listing(await bus.facts(scope).ingest(**body.given, event_id=guards.event_id))
 
 
 @router.get(PATH + "/neighbours", responses={200: fact_answers.NEIGHBOURS})
@@ -199,11 +193,10 @@ async def list_contested_facts(bus: MemoryBus, scope: ScopeName) -> Response:
     return _listing(await bus.facts(scope).pending_review())
 
 
-@router.post(SAME, responses={200: FACT}, openapi_extra=takes({"a": "NYC", "b": "New York"}, SameEntity))
-async def join_entities(request: Request, bus: MemoryBus, scope: ScopeName, guards: Once) -> Response:
+@router.post(SAME, responses={200: FACT})
+async def join_entities(bus: MemoryBus, scope: ScopeName, guards: Once, body: Sent[SameEntity]) -> Response:
     """Say that two names mean one entity, from now on in every answer; return the fact that says so."""
-    given = (await SameEntity.of(request)).given
-    return answer(document_of(await bus.facts(scope).same_as(**given, event_id=guards.event_id)))
+    return answer(document_of(await bus.facts(scope).same_as(**body.given, event_id=guards.event_id)))
 
 
 @router.delete(SAME, responses={200: FACTS})
@@ -229,11 +222,12 @@ async def get_fact(bus: MemoryBus, scope: ScopeName, fact: FactId) -> Response:
     return answer(document_of(await bus.facts(scope).why(fact)))
 
 
-@router.post(ONE + "/retract", responses={200: FACT}, openapi_extra=takes({"reason": "it was misread"}, FactRetraction))
-async def retract_fact(request: Request, bus: MemoryBus, scope: ScopeName, fact: FactId, guards: Once) -> Response:
+@router.post(ONE + "/retract", responses={200: FACT})
+async def retract_fact(
+    bus: MemoryBus, scope: ScopeName, fact: FactId, guards: Once, body: Sent[FactRetraction]
+) -> Response:
     """Take a fact back: it is not true at any time. Its history stays."""
-    given = await FactRetraction.of(request)
-    return answer(document_of(await bus.facts(scope).retract(fact, given.reason, event_id=guards.event_id)))
+    return answer(document_of(await bus.facts(scope).retract(fact, body.reason, event_id=guards.event_id)))
 
 
 def _listing(found: Iterable[object]) -> Response:

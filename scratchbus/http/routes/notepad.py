@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request
 from pydantic import Field
 from starlette.responses import Response
 
-from scratchbus.http.bodies import Body, takes
+from scratchbus.http.bodies import Body, Sent, takes
 from scratchbus.http.documents import body_of
 from scratchbus.http.memories import REVISED, TEXT, Based, events_answer, revised, text_answer
 from scratchbus.http.moments import When
@@ -21,7 +21,7 @@ router = APIRouter(tags=["notepad"])
 PATH: Final = "/sessions/{session}/notepad"
 
 
-class NotepadContent(Body):
+class NotepadContent(Body, example={"content": "The bank answers on Mondays only."}):
     """The whole text of a notepad; an empty one clears it."""
 
     content: str
@@ -76,16 +76,10 @@ async def read_notepad(bus: MemoryBus, session: SessionName, at: When = None) ->
     return text_answer(*await notepad.read_with_revision())
 
 
-@router.put(
-    PATH,
-    responses={200: REVISED},
-    openapi_extra=takes({"content": "The bank answers on Mondays only."}, NotepadContent),
-)
-async def write_notepad(request: Request, bus: MemoryBus, session: SessionName, guards: Based) -> Response:
+@router.put(PATH, responses={200: REVISED})
+async def write_notepad(bus: MemoryBus, session: SessionName, guards: Based, body: Sent[NotepadContent]) -> Response:
     """Replace the whole text."""
-    given = await NotepadContent.of(request)
-    notepad = bus.notepad(session)
-    return revised(await notepad.write(given.content, revision=guards.expected_version, event_id=guards.event_id))
+    return revised(await bus.notepad(session).write(body.content, **guards.of_revision()))
 
 
 @router.patch(

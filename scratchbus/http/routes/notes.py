@@ -6,12 +6,12 @@ from collections import Counter
 from typing import Annotated, Final
 from urllib.parse import quote
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Query
 from pydantic import ConfigDict, Field
 from starlette.responses import Response
 
 from scratchbus import Note, NoteResult, NotesResult, document_of
-from scratchbus.http.bodies import Body, NotBlank, optional, takes
+from scratchbus.http.bodies import Body, NotBlank, Sent, optional
 from scratchbus.http.documents import answer
 from scratchbus.http.memories import Based, NoteId, events_answer, memory_example, memory_fields
 from scratchbus.http.moments import When
@@ -31,14 +31,14 @@ _SIZE: Final = {"maxLength": _DEFAULTS["max_note_content"].default}
 _TAGS: Final = {"maxItems": _DEFAULTS["max_note_tags"].default}
 
 
-class NewNote(Body):
+class NewNote(Body, example={"content": "The bank answers on Mondays only.", "tags": ["bank"]}):
     """A note to take."""
 
     content: NotBlank = Field(json_schema_extra=_SIZE)
     tags: list[Label] = Field(default=[], json_schema_extra=_TAGS)
 
 
-class NoteChange(Body):
+class NoteChange(Body, example={"tags": ["bank", "hours"]}):
     """What to replace: the content, the tags, or both."""
 
     model_config = ConfigDict(json_schema_extra={"minProperties": 1})
@@ -72,16 +72,10 @@ async def list_notes(bus: MemoryBus, session: SessionName, tag: Tag = None, at: 
     return _listing(await notes.list(tag))
 
 
-@router.post(
-    PATH,
-    status_code=201,
-    responses={201: _NOTE},
-    openapi_extra=takes({"content": "The bank answers on Mondays only.", "tags": ["bank"]}, NewNote),
-)
-async def add_note(request: Request, bus: MemoryBus, session: SessionName, guards: Once) -> Response:
+@router.post(PATH, status_code=201, responses={201: _NOTE})
+async def add_note(bus: MemoryBus, session: SessionName, guards: Once, body: Sent[NewNote]) -> Response:
     """Take a note; without tags it is a scratch note."""
-    given = await NewNote.of(request)
-    added = await bus.notes(session).add(given.content, given.tags, event_id=guards.event_id)
+    added = await bus.notes(session).add(body.content, body.tags, event_id=guards.event_id)
     url = f"/api/v1/sessions/{quote(session, safe='')}/notes/{added.note.id}"
     return _one(added.note, 201, {"Location": url})
 
@@ -126,20 +120,19 @@ async def get_note(bus: MemoryBus, session: SessionName, note: NoteId, at: When 
     raise Refusal(404, "not-found", f"there is no {note} in session {session!r}; its history may still be there")
 
 
-@router.patch(ONE, responses={200: _NOTE}, openapi_extra=takes({"tags": ["bank", "hours"]}, NoteChange))
-async def update_note(request: Request, bus: MemoryBus, session: SessionName, note: NoteId, guards: Based) -> Response:
+@router.patch(ONE, responses={200: _NOTE})
+async def update_note(
+    bus: MemoryBus, session: SessionName, note: NoteId, guards: Based, body: Sent[NoteChange]
+) -> Response:
     """Replace the content of a note, its tags, or both."""
-    given = (await NoteChange.of(request)).given
-    changed = await bus.notes(session).update(note, revision=guards.expected_version, event_id=guards.event_id, **given)
+    changed = await bus.notes(session).update(note, **guards.of_revision(), **body.given)
     return _one(changed.note)
 
 
 @router.delete(ONE, responses={200: _NOTE})
 async def delete_note(bus: MemoryBus, session: SessionName, note: NoteId, guards: Based) -> Response:
     """Delete a note and return it; its history stays."""
-    deleted: NoteResult = await bus.notes(session).delete(
-        note, revision=guards.expected_version, event_id=guards.event_id
-    )
+    deleted: NoteResult = await bus.notes(session).delete(note, **guards.of_revision())
     return answer(document_of(deleted.note))
 
 

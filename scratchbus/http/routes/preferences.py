@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Query
 from pydantic import Field, StringConstraints
 from starlette.responses import Response
 
 from scratchbus import Preference, document_of
 from scratchbus.http import patterns
-from scratchbus.http.bodies import Body, NotBlank, optional, takes
+from scratchbus.http.bodies import Body, NotBlank, Sent, optional
 from scratchbus.http.documents import answer
 from scratchbus.http.memories import Based, events_answer, memory_example, memory_fields
 from scratchbus.http.moments import When
@@ -26,7 +26,7 @@ Key = Annotated[str, StringConstraints(pattern=patterns.KEY, max_length=200)]
 AskedKey = Annotated[Key, Query(description="What it is about; see the keys of the list.", examples=["quotes in JS"])]
 
 
-class PreferenceText(Body):
+class PreferenceText(Body, example={"key": "quotes in JS", "text": "Single quotes.", "said_by": "ada"}):
     """How something should be done; `said_by` is the person who wants it, by default you."""
 
     key: Key
@@ -34,9 +34,8 @@ class PreferenceText(Body):
     said_by: Label = optional()
 
 
-_NEW: Final = {"key": "quotes in JS", "text": "Single quotes.", "said_by": "ada"}
-_FIELDS: Final = memory_fields(*_NEW)
-_EXAMPLE: Final = memory_example("preference_67a91a2df6a5b2f8", **_NEW)
+_FIELDS: Final = memory_fields(*PreferenceText.example)
+_EXAMPLE: Final = memory_example("preference_67a91a2df6a5b2f8", **PreferenceText.example)
 _SCHEMA: Final = component("Preference", exact(**_FIELDS))
 _WRITTEN: Final = document("The preference; its version is the ETag", _SCHEMA, _EXAMPLE, {"ETag": ETAG})
 _FORGOTTEN: Final = document("The forgotten preference", _SCHEMA, _EXAMPLE)
@@ -51,31 +50,25 @@ async def list_preferences(bus: MemoryBus, scope: ScopeName, at: When = None) ->
     return answer({"items": [document_of(each) for each in found]})
 
 
-@router.put(PATH, responses={200: _WRITTEN}, openapi_extra=takes(_NEW, PreferenceText))
-async def remember_preference(request: Request, bus: MemoryBus, scope: ScopeName, guards: Based) -> Response:
+@router.put(PATH, responses={200: _WRITTEN})
+async def remember_preference(bus: MemoryBus, scope: ScopeName, guards: Based, body: Sent[PreferenceText]) -> Response:
     """Remember a preference, in the place of the one with the same key if there is one.
 
     Case, punctuation and the simple plural of English words do not count in a key.
     """
-    given = (await PreferenceText.of(request)).given
-    preferences = bus.preferences(scope)
-    return _written(await preferences.remember(**given, revision=guards.expected_version, event_id=guards.event_id))
+    return _written(await bus.preferences(scope).remember(**body.given, **guards.of_revision()))
 
 
-@router.patch(PATH, responses={200: _WRITTEN}, openapi_extra=takes(_NEW, PreferenceText))
-async def edit_preference(request: Request, bus: MemoryBus, scope: ScopeName, guards: Based) -> Response:
+@router.patch(PATH, responses={200: _WRITTEN})
+async def edit_preference(bus: MemoryBus, scope: ScopeName, guards: Based, body: Sent[PreferenceText]) -> Response:
     """Replace the text of a preference that is there."""
-    given = (await PreferenceText.of(request)).given
-    preferences = bus.preferences(scope)
-    return _written(await preferences.edit(**given, revision=guards.expected_version, event_id=guards.event_id))
+    return _written(await bus.preferences(scope).edit(**body.given, **guards.of_revision()))
 
 
 @router.delete(PATH, responses={200: _FORGOTTEN})
 async def forget_preference(bus: MemoryBus, scope: ScopeName, guards: Based, key: AskedKey) -> Response:
     """Forget a preference and return it; its history stays."""
-    preferences = bus.preferences(scope)
-    forgotten = await preferences.forget(key, revision=guards.expected_version, event_id=guards.event_id)
-    return answer(document_of(forgotten))
+    return answer(document_of(await bus.preferences(scope).forget(key, **guards.of_revision())))
 
 
 @router.get(PATH + "/history", responses={200: EVENTS})

@@ -30,7 +30,7 @@ PATH: Final = "/agents/{agent}/scratchpad"
 MAX_CHARACTERS: Final = 10_000
 
 
-class ScratchpadText(Body):
+class ScratchpadText(Body, example={"content": "Ask for the account number first."}):
     """The whole text of a scratchpad; a blank one clears it."""
 
     content: str = Field(json_schema_extra={"maxLength": MAX_CHARACTERS})
@@ -52,19 +52,14 @@ async def read_scratchpad(bus: MemoryBus, caller: CallerOf, agent: AgentName, at
     return text_answer(*await pad.read_with_revision())
 
 
-@router.put(
-    PATH,
-    responses={200: REVISED},
-    openapi_extra=takes({"content": "Ask for the account number first."}, ScratchpadText),
-)
+@router.put(PATH, responses={200: REVISED}, openapi_extra=takes(ScratchpadText.example, ScratchpadText))
 async def write_scratchpad(
     request: Request, bus: MemoryBus, caller: CallerOf, agent: AgentName, guards: Based
 ) -> Response:
     """Replace the text of one's own scratchpad."""
     check_owner(caller, agent)
     given = await ScratchpadText.of(request)
-    pad = bus.scratchpad(agent)
-    return revised(await pad.write(given.content, revision=guards.expected_version, event_id=guards.event_id))
+    return revised(await bus.scratchpad(agent).write(given.content, **guards.of_revision()))
 
 
 @router.get(PATH + "/history", responses={200: EVENTS})

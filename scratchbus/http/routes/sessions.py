@@ -6,12 +6,12 @@ from typing import Any, Final
 from urllib.parse import quote
 from uuid import uuid4
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from starlette.responses import Response
 
 from scratchbus import AsyncBus, SessionInfo
 from scratchbus.http import problems
-from scratchbus.http.bodies import Body, NotBlank, optional, schema_of, takes
+from scratchbus.http.bodies import Body, NotBlank, Sent, optional, schema_of
 from scratchbus.http.documents import answer, observation_answer
 from scratchbus.http.memories import TaskId, after_write
 from scratchbus.http.moments import When
@@ -25,32 +25,32 @@ router = APIRouter(tags=["sessions"])
 ONE: Final = "/sessions/{session}"
 
 
-class Spawn(Body):
+class Spawn(Body, example={"session": "s2", "copy_notepad": True}):
     """How to start a session from another: its name, else one is made; with a copy of the notepad, or without."""
 
     session: AnySession = optional()
     copy_notepad: bool = False
 
 
-class Fork(Body):
+class Fork(Body, example={"session": "s3"}):
     """How to start a session with a copy of the notepad: its name, else one is made."""
 
     session: AnySession = optional()
 
 
-class NewTask(Body):
+class NewTask(Body, example={"title": "Find the missing payment"}):
     """A task to begin."""
 
     title: NotBlank
 
 
-class TaskEnd(Body):
+class TaskEnd(Body, example={"summary": "The bank had returned it."}):
     """What a task came to."""
 
     summary: NotBlank
 
 
-class Result(Body):
+class Result(Body, example={"result": "The payment was returned on Monday."}):
     """The result that a session reports to its parent."""
 
     result: NotBlank
@@ -99,25 +99,18 @@ async def get_session(bus: MemoryBus, session: SessionName, at: When = None) -> 
     return answer(await _described(bus, session, at))
 
 
-@router.post(
-    ONE + "/spawn",
-    status_code=201,
-    responses={201: _SESSION},
-    openapi_extra=takes({"session": "s2", "copy_notepad": True}, Spawn),
-)
-async def spawn_session(request: Request, bus: MemoryBus, session: SessionName, guards: Once) -> Response:
+@router.post(ONE + "/spawn", status_code=201, responses={201: _SESSION})
+async def spawn_session(bus: MemoryBus, session: SessionName, guards: Once, body: Sent[Spawn]) -> Response:
     """Start a session from this one; its notepad is empty, or a copy."""
-    given = (await Spawn.of(request)).given
     event_id = guards.event_id or uuid4().hex
-    return await _session_answer(bus, await bus.spawn_session(session, event_id=event_id, **given), event_id)
+    return await _session_answer(bus, await bus.spawn_session(session, event_id=event_id, **body.given), event_id)
 
 
-@router.post(ONE + "/fork", status_code=201, responses={201: _SESSION}, openapi_extra=takes({"session": "s3"}, Fork))
-async def fork_session(request: Request, bus: MemoryBus, session: SessionName, guards: Once) -> Response:
+@router.post(ONE + "/fork", status_code=201, responses={201: _SESSION})
+async def fork_session(bus: MemoryBus, session: SessionName, guards: Once, body: Sent[Fork]) -> Response:
     """Start a session from this one with a copy of its notepad."""
-    given = (await Fork.of(request)).given
     event_id = guards.event_id or uuid4().hex
-    return await _session_answer(bus, await bus.fork_session(session, event_id=event_id, **given), event_id)
+    return await _session_answer(bus, await bus.fork_session(session, event_id=event_id, **body.given), event_id)
 
 
 @router.post(ONE + "/end", responses=problems.answers({200: _SESSION}, 409))
@@ -129,37 +122,22 @@ async def end_session(bus: MemoryBus, session: SessionName, guards: Once) -> Res
         return answer(await _described(bus, session))
 
 
-@router.post(
-    ONE + "/tasks",
-    status_code=201,
-    responses={201: _BEGUN},
-    openapi_extra=takes({"title": "Find the missing payment"}, NewTask),
-)
-async def begin_task(request: Request, bus: MemoryBus, session: SessionName, guards: Once) -> Response:
+@router.post(ONE + "/tasks", status_code=201, responses={201: _BEGUN})
+async def begin_task(bus: MemoryBus, session: SessionName, guards: Once, body: Sent[NewTask]) -> Response:
     """Begin a task of a session."""
-    given = await NewTask.of(request)
-    return answer({"task": await bus.begin_task(session, given.title, event_id=guards.event_id)}, 201)
+    return answer({"task": await bus.begin_task(session, body.title, event_id=guards.event_id)}, 201)
 
 
-@router.post(
-    "/tasks/{task}/end", responses={200: _ENDED}, openapi_extra=takes({"summary": "The bank had returned it."}, TaskEnd)
-)
-async def end_task(request: Request, bus: MemoryBus, task: TaskId, guards: Once) -> Response:
+@router.post("/tasks/{task}/end", responses={200: _ENDED})
+async def end_task(bus: MemoryBus, task: TaskId, guards: Once, body: Sent[TaskEnd]) -> Response:
     """End a task."""
-    given = await TaskEnd.of(request)
-    return answer({"text": await bus.end_task(task, given.summary, event_id=guards.event_id)})
+    return answer({"text": await bus.end_task(task, body.summary, event_id=guards.event_id)})
 
 
-@router.post(
-    ONE + "/result",
-    status_code=201,
-    responses={201: OBSERVATION},
-    openapi_extra=takes({"result": "The payment was returned on Monday."}, Result),
-)
-async def report_result(request: Request, bus: MemoryBus, session: SessionName, guards: Once) -> Response:
+@router.post(ONE + "/result", status_code=201, responses={201: OBSERVATION})
+async def report_result(bus: MemoryBus, session: SessionName, guards: Once, body: Sent[Result]) -> Response:
     """Add the result of a session to the page of its parent, as an observation; no notepad is changed."""
-    given = await Result.of(request)
-    return observation_answer(await bus.report_result(session, given.result, event_id=guards.event_id), 201)
+    return observation_answer(await bus.report_result(session, body.result, event_id=guards.event_id), 201)
 
 
 async def _described(bus: AsyncBus, session: str, at: str | None = None) -> dict[str, Any]:

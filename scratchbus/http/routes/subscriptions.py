@@ -13,6 +13,7 @@ from starlette.responses import Response
 from scratchbus import AsyncBus, DeadLetter, Pulled, SubscriptionStatus, document_of, duration_ms, new_webhook_secret
 from scratchbus.errors import EngineError
 from scratchbus.http import examples, patterns, problems
+from scratchbus.http.bodies import Given, fields
 from scratchbus.http.documents import answer, body_of, check_lists, fields_of
 from scratchbus.http.parameters import Absent, AnyPage, Name, in_path
 from scratchbus.http.patterns import text
@@ -55,6 +56,7 @@ def _duration(minimum: float, maximum: float, pattern: str) -> dict[str, Any]:
     return {"anyOf": [number, text(pattern)], "examples": ["30s"]}
 
 
+_DONE: Final[problems.Responses] = {204: {"description": "Done"}}
 _TEXT_OR_NULL: Final = or_null(STRING)
 _DEFINITION: Final = record(
     example={"types": ["risk_alert"], "max_attempts": 5, "retry_delay": "1s"},
@@ -123,6 +125,7 @@ _NACK: Final = record(
     delay=or_null(_duration(0, 3_153_600_000, "^[0-9]{1,3}(ms|s|m)$")),
 )
 _POSITIONS: Final = record(example={}, positions=or_null(listed(POSITION)))
+SomePositions = Annotated[Given, fields(_POSITIONS, required=False)]
 _COUNT: Final = document("How many", exact(count={"type": "integer"}), {"count": 2})
 _ITEMS: Final = items_of("The subscriptions", _STATUS, examples.SUBSCRIPTION)
 _DEAD_LETTER: Final = of_model(DeadLetter, "DeadLetter")
@@ -174,7 +177,7 @@ async def put_subscription(
     return answer({**shown, **new_secret}, 201 if is_new else 200, headers)
 
 
-@router.delete("/subscriptions/{name}", status_code=204, responses={204: {"description": "Done"}})
+@router.delete("/subscriptions/{name}", status_code=204, responses=_DONE)
 async def delete_subscription(bus: ActBus, name: SubscriptionName) -> Response:
     """Delete a subscription and its dead letters."""
     await bus.unsubscribe(name)
@@ -195,31 +198,23 @@ async def pull_events(request: Request, bus: ActBus, caller: CallerOf, name: Sub
     A batch that finds its client gone, or its token revoked, is given back at once.
     """
     caller.need("read")
-    given = fields_of(await body_of(request), "max", "wait", "lease")
+    given = fields_of(await body_of(request), *_PULL["properties"])
     if (duration_ms(given.get("wait", 0), "wait", minimum=0) or 0) > MAX_WAIT_MS:
         raise Refusal(422, "invalid-field", "wait: at most a minute; pull again", field="wait")
     pulled = await pull_for(request, bus, name, **given)
     return Response(status_code=499) if pulled is None else answer(_pulled(pulled))
 
 
-@router.post(
-    "/subscriptions/{name}/ack", status_code=204, responses={204: {"description": "Done"}}, openapi_extra=body(_ACK)
-)
-async def ack_events(request: Request, bus: ActBus, name: SubscriptionName) -> Response:
+@router.post("/subscriptions/{name}/ack", status_code=204, responses=_DONE)
+async def ack_events(bus: ActBus, name: SubscriptionName, given: Annotated[Given, fields(_ACK)]) -> Response:
     """Ack events that were pulled: all of these, or none. Acking again changes nothing."""
-    given = fields_of(await body_of(request), "token", "positions", required=("token", "positions"))
-    check_lists(given, "positions")
     await bus.ack(name, given["token"], given["positions"])
     return Response(status_code=204)
 
 
-@router.post(
-    "/subscriptions/{name}/nack", status_code=204, responses={204: {"description": "Done"}}, openapi_extra=body(_NACK)
-)
-async def nack_event(request: Request, bus: ActBus, name: SubscriptionName) -> Response:
+@router.post("/subscriptions/{name}/nack", status_code=204, responses=_DONE)
+async def nack_event(bus: ActBus, name: SubscriptionName, given: Annotated[Given, fields(_NACK)]) -> Response:
     """Have an event that failed delivered again, after `delay`, or set aside after the last attempt."""
-    needed = ("token", "position", "reason")
-    given = fields_of(await body_of(request), *needed, "delay", required=needed)
     await bus.nack(name, given["token"], given["position"], given["reason"], delay=given.get("delay"))
     return Response(status_code=204)
 
@@ -233,25 +228,15 @@ async def list_dead_letters(
     return answer({"items": [each.model_dump(mode="json") for each in await bus.dead_letters(subscription)]})
 
 
-@router.post(
-    "/subscriptions/{name}/dead-letters/retry",
-    responses=problems.answers({200: _COUNT}, 410),
-    openapi_extra=body(_POSITIONS, required=False),
-)
-async def retry_dead_letters(request: Request, bus: AdminBus, name: SubscriptionName) -> Response:
+@router.post("/subscriptions/{name}/dead-letters/retry", responses=problems.answers({200: _COUNT}, 410))
+async def retry_dead_letters(bus: AdminBus, name: SubscriptionName, given: SomePositions) -> Response:
     """Deliver dead letters again, all or those at these positions."""
-    given = fields_of(await body_of(request), "positions")
-    check_lists(given, "positions")
     return answer({"count": await bus.retry_dead_letters(name, given.get("positions"))})
 
 
-@router.post(
-    "/subscriptions/{name}/dead-letters/drop", responses={200: _COUNT}, openapi_extra=body(_POSITIONS, required=False)
-)
-async def drop_dead_letters(request: Request, bus: AdminBus, name: SubscriptionName) -> Response:
+@router.post("/subscriptions/{name}/dead-letters/drop", responses={200: _COUNT})
+async def drop_dead_letters(bus: AdminBus, name: SubscriptionName, given: SomePositions) -> Response:
     """Delete dead letters, all or those at these positions."""
-    given = fields_of(await body_of(request), "positions")
-    check_lists(given, "positions")
     return answer({"count": await bus.drop_dead_letters(name, given.get("positions"))})
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from starlette.responses import Response
 
 from scratchbus import TodoList
-from scratchbus.http.bodies import Body, NotBlank, optional, schema_of, takes
+from scratchbus.http.bodies import Body, NotBlank, Sent, optional, schema_of
 from scratchbus.http.documents import answer
 from scratchbus.http.memories import Based, events_answer
 from scratchbus.http.moments import When
@@ -39,13 +39,13 @@ class TodoItemChange(Body):
     status: Status = optional()
 
 
-class TodoItems(Body):
+class TodoItems(Body, example={"todos": [{"id": "1", "content": "Ask the bank"}]}):
     """A whole list, in order; items beyond the 256th are cut."""
 
     todos: list[Item]
 
 
-class TodoChanges(Body):
+class TodoChanges(Body, example={"todos": [{"id": "1", "status": "completed"}]}):
     """Changes of a list."""
 
     todos: list[TodoItemChange]
@@ -70,34 +70,22 @@ async def read_todo(bus: MemoryBus, session: SessionName, at: When = None) -> Re
     return _answer(await (todo.read() if at is None else todo.as_of(at)))
 
 
-@router.put(
-    PATH, responses={200: _TODO}, openapi_extra=takes({"todos": [{"id": "1", "content": "Ask the bank"}]}, TodoItems)
-)
-async def write_todo(request: Request, bus: MemoryBus, session: SessionName, guards: Based) -> Response:
+@router.put(PATH, responses={200: _TODO})
+async def write_todo(bus: MemoryBus, session: SessionName, guards: Based, body: Sent[TodoItems]) -> Response:
     """Replace the list."""
-    return await _write(bus, session, await TodoItems.of(request), guards, merge=False)
+    return _answer(await bus.todo(session).write(body.given["todos"], **guards.of_revision()))
 
 
-@router.patch(
-    PATH, responses={200: _TODO}, openapi_extra=takes({"todos": [{"id": "1", "status": "completed"}]}, TodoChanges)
-)
-async def merge_todo(request: Request, bus: MemoryBus, session: SessionName, guards: Based) -> Response:
+@router.patch(PATH, responses={200: _TODO})
+async def merge_todo(bus: MemoryBus, session: SessionName, guards: Based, body: Sent[TodoChanges]) -> Response:
     """Change the items with these ids, and append the others; 409 if one of those has no content."""
-    return await _write(bus, session, await TodoChanges.of(request), guards, merge=True)
+    return _answer(await bus.todo(session).write(body.given["todos"], merge=True, **guards.of_revision()))
 
 
 @router.get(PATH + "/history", responses={200: EVENTS})
 async def get_todo_history(bus: MemoryBus, session: SessionName, at: When = None) -> Response:
     """Return all changes as events, oldest first, also after the session has ended."""
     return await events_answer(bus, f"session:{session}", await bus.todo(session).history(), at)
-
-
-async def _write(
-    bus: MemoryBus, session: str, given: TodoItems | TodoChanges, guards: Based, *, merge: bool
-) -> Response:
-    todos = given.given["todos"]
-    written = await bus.todo(session).write(todos, merge, revision=guards.expected_version, event_id=guards.event_id)
-    return _answer(written)
 
 
 def _answer(found: TodoList) -> Response:

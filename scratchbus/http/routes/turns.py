@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from scratchbus import document_of
 from scratchbus.http import patterns
-from scratchbus.http.bodies import Body, NotBlank, optional, takes, whole_number
+from scratchbus.http.bodies import Body, NotBlank, Sent, optional, whole_number
 from scratchbus.http.documents import answer, listing, paged
 from scratchbus.http.memories import events_answer, memory_example, memory_fields
 from scratchbus.http.moments import When
@@ -42,7 +42,7 @@ AfterTurn = Annotated[
 ]
 
 
-class NewTurn(Body):
+class NewTurn(Body, example={"role": "user", "content": "Why does the payment fail?", "tokens": 6}):
     """A turn; `tokens` is its length, `task` the task it belongs to."""
 
     role: Annotated[str, StringConstraints(pattern=patterns.TYPE)] = Field(json_schema_extra=_NO_SUMMARY)
@@ -51,7 +51,7 @@ class NewTurn(Body):
     task: Annotated[str, StringConstraints(pattern=patterns.TASK)] = optional()
 
 
-class Compaction(Body):
+class Compaction(Body, example={"summary": "The bank is closed."}):
     """A summary that takes the place of turns."""
 
     summary: NotBlank = Field(json_schema_extra=_SIZE)
@@ -91,16 +91,10 @@ async def list_turns(
     return paged(request, shown, shown[-1].id if len(shown) < len(found) else None)
 
 
-@router.post(
-    PATH,
-    status_code=201,
-    responses={201: _TURN},
-    openapi_extra=takes({"role": "user", "content": "Why does the payment fail?", "tokens": 6}, NewTurn),
-)
-async def append_turn(request: Request, bus: MemoryBus, session: SessionName, guards: Once) -> Response:
+@router.post(PATH, status_code=201, responses={201: _TURN})
+async def append_turn(bus: MemoryBus, session: SessionName, guards: Once, body: Sent[NewTurn]) -> Response:
     """Append a turn; without a task it belongs to each task that is open."""
-    given = (await NewTurn.of(request)).given
-    return answer(document_of(await bus.turns(session).append(**given, event_id=guards.event_id)), 201)
+    return answer(document_of(await bus.turns(session).append(**body.given, event_id=guards.event_id)), 201)
 
 
 @router.get(PATH + "/shown", responses={200: _SHOWN})
@@ -110,16 +104,10 @@ async def list_shown_turns(bus: MemoryBus, session: SessionName, at: When = None
     return answer(listing(await (turns.shown() if at is None else turns.as_of(at))))
 
 
-@router.post(
-    PATH + "/compact",
-    status_code=201,
-    responses={201: _COMPACTED},
-    openapi_extra=takes({"summary": "The bank is closed."}, Compaction),
-)
-async def compact_turns(request: Request, bus: MemoryBus, session: SessionName, guards: Once) -> Response:
+@router.post(PATH + "/compact", status_code=201, responses={201: _COMPACTED})
+async def compact_turns(bus: MemoryBus, session: SessionName, guards: Once, body: Sent[Compaction]) -> Response:
     """Replace turns, by default all that are shown, with a summary; the turns stay in the list."""
-    given = (await Compaction.of(request)).given
-    return answer(document_of(await bus.turns(session).compact(**given, event_id=guards.event_id)), 201)
+    return answer(document_of(await bus.turns(session).compact(**body.given, event_id=guards.event_id)), 201)
 
 
 @router.get(PATH + "/history", responses={200: EVENTS})

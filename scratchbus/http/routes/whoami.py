@@ -94,12 +94,11 @@ _DONE: Final = exact(action_name=STRING, result=STRING, revision={"type": "integ
 _EXECUTED: Final = _both(
     "It was done; `revision` is also the ETag", _DONE, {"action_name": NAME, "result": UPDATED, "revision": 4}, UPDATED
 )
-_NOTES: Final = {"content": "Ask for the account number first."}
 _CONTENT: Final = schema_of(ScratchpadText)
 _BODY: Final = {
     "requestBody": {
         "required": True,
-        "content": {kind: {"schema": _CONTENT, "example": _NOTES} for kind in (JSON, FORM)},
+        "content": {kind: {"schema": _CONTENT, "example": ScratchpadText.example} for kind in (JSON, FORM)},
     },
 }
 
@@ -151,7 +150,7 @@ async def update_scratchpad(request: Request, server: ServerOf, caller: CallerOf
     given = ScratchpadText.checked(await _fields_of(request))
     pad = (await server.bus_of(caller, request.state.uses)).scratchpad(caller.source)
     try:
-        revision = await pad.write(given.content, revision=guards.expected_version, event_id=guards.event_id)
+        revision = await pad.write(given.content, **guards.of_revision())
     except TooLarge as error:
         return _failed(request, str(error))
     result = {"action_name": NAME, "result": UPDATED, "revision": revision}
