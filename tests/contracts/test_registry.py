@@ -132,7 +132,12 @@ def test_clearing_asks_once_for_a_type_that_was_removed(bus, push, monkeypatch):
     page, refreshes, refresh = bus.page(), [], scope.refresh_registry
     ids = [page.resolve(page.add("build_passed", "x").id).id for _ in range(3)]
     push(bus, ONE)
-    monkeypatch.setattr(scope, "refresh_registry", lambda core: refreshes.append(core) or refresh(core))
+
+    def counted(core):
+        refreshes.append(core)
+        return refresh(core)
+
+    monkeypatch.setattr(scope, "refresh_registry", counted)
     page.clear_resolved(ids)
     assert (page.list(), len(refreshes)) == ([], 1)
 

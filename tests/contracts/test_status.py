@@ -7,6 +7,7 @@ import pytest
 from scratchbus.commands import read
 from scratchbus.errors import InvalidPosition
 from scratchbus.eventlog.lag import Lag, read_lags
+from scratchbus.readmodel import queries
 from scratchbus.readmodel.status import page_status, read_status
 from scratchbus.readmodel.status.bus_status import MAX_PAGES
 from scratchbus.timetravel import past_pages
@@ -146,7 +147,7 @@ def test_pages_are_listed_as_of_a_position(bus):
 def test_pages_of_the_past_are_listed_during_a_rebuild(connect, bus, page, monkeypatch):
     page.resolve(page.add("observation", "x").id)
     project(bus)
-    other, real, left = connect(), past_pages.page_names, [1]
+    other, real, left = connect(), queries.page_names, [1]
 
     def late(keys):
         names = yield from real(keys)
