@@ -146,7 +146,7 @@ class McpSession:
         self._is_later: bool | None = None  # until the first request
         self._is_initialized = False
         self._handshake: dict[str, Method] = {"initialize": self._initialize, "server/discover": self._discover}
-        self._requests: dict[str, _Request] = {}
+        self._requests: dict[Id | None, _Request] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._answered = anyio.Event()
 
@@ -158,11 +158,11 @@ class McpSession:
         if id is not None:
             if self._is_later is None:
                 self._is_later = method != "initialize" and _has_version(params)
-            self._requests[str(id)] = request = _Request(self, id)
+            self._requests[id] = request = _Request(self, id)
             request.task = asyncio.create_task(self._answer(request, method, params))
             self._tasks.add(request.task)
         elif method == "notifications/cancelled":
-            cancelled = self._requests.get(str(params.get("requestId")))
+            cancelled = self._request(params.get("requestId"))
             if cancelled is not None and not cancelled.is_answered:
                 cancelled.task.add_done_callback(self._tasks.discard)  # it may not even have begun
                 cancelled.task.cancel()
@@ -170,8 +170,14 @@ class McpSession:
 
     def settle(self, id: Id | None) -> None:
         """Note that a request has been answered, or need not be."""
-        self._requests.pop(str(id), None)
+        self._requests.pop(id, None)
         self._answered.set()
+
+    def _request(self, id: object) -> _Request | None:
+        """Return the pending request with an id; some clients cancel 5 as "5"."""
+        pending = self._requests.values()
+        same = (each for each in pending if each.request_id == id)
+        return next(same, None) or next((each for each in pending if str(each.request_id) == str(id)), None)
 
     async def wait_until_answered(self) -> None:
         """Wait until all requests are answered."""

@@ -328,6 +328,30 @@ async def test_an_answer_in_transmission_is_not_cancelled():
     assert sent == [1]
 
 
+async def test_a_number_and_its_text_are_two_requests():
+    answered: list[object] = []
+    begun, may_end = anyio.Event(), anyio.Event()
+
+    async def wait(*_: object) -> dict[str, Any]:
+        begun.set()
+        await may_end.wait()
+        return {}
+
+    async def send(message: Message) -> None:
+        answered.append(message["id"])
+        session.settle(message["id"])
+
+    async with opened(send, ping=wait) as session:
+        for id in (1, "1"):
+            session.take(ask(id, "ping"))  # type: ignore[arg-type]
+        with anyio.fail_after(PATIENCE):
+            await begun.wait()
+            session.take({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}})
+            may_end.set()
+            await session.wait_until_answered()
+    assert answered == ["1"]
+
+
 async def test_the_end_of_a_session_cancels_and_awaits_its_requests():
     begun = anyio.Event()
     ended: list[str] = []
