@@ -45,11 +45,6 @@ def read_floor(log: Log, shard: int) -> Step[Floor]:
     return Floor.parse(row, origin, shard)
 
 
-def no_archive(shard: int, what: str) -> PositionLost:
-    """Return the error for events that only the archive has."""
-    return PositionLost(f"shard {shard}: {what} was archived; set archive_url to the location of the archive")
-
-
 def other_log(floor: Floor, position: Position) -> LogRewound:
     """Return the error for a position that is not in the log that is archived up to this floor."""
     return LogRewound(
@@ -59,9 +54,9 @@ def other_log(floor: Floor, position: Position) -> LogRewound:
 
 
 def from_archive(log: Log, shard: int, what: str, call: Callable[[LogArchive], T]) -> Step[T]:
-    """Query the archive. Raises PositionLost if none is set; the error names the wanted events by `what`."""
+    """Query the archive. Raises PositionLost if none is set; the error says `what` is wanted."""
     if log.archive is None:
-        raise no_archive(shard, what)
+        raise PositionLost(f"shard {shard}: {what} was archived; set archive_url to the location of the archive")
     found: T = yield Fetch(partial(call, log.archive))
     return found
 

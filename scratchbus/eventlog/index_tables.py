@@ -19,9 +19,10 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
 
 from scratchbus.domain.observation import Observation
-from scratchbus.engine.steps import Fetch, Step
+from scratchbus.engine.steps import Step
 from scratchbus.errors import ArchiveDamaged
-from scratchbus.eventlog.below_floor import no_archive
+from scratchbus.eventlog.archive_protocol import LogArchive
+from scratchbus.eventlog.below_floor import from_archive
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.telemetry.lazy import lazy
 
@@ -217,19 +218,19 @@ def name_table(
     return TableName(number, sha256, min(ids), max(ids), min(entries), max(entries))
 
 
+def _read_table(shard: int, sha256: str, archive: LogArchive) -> Table:
+    try:
+        return Table(archive.table(shard, sha256))
+    except (ValueError, struct.error) as problem:
+        raise ArchiveDamaged(f"{archive.where}: the index table {sha256} cannot be read: {problem}") from None
+
+
 def load_table(log: Log, shard: int, name: TableName) -> Step[Table]:
     """Return a table. Raises PositionLost if no archive is set, ArchiveDamaged if the table is missing or changed."""
     loaded = log.tables.pop(name.sha256, None)
     if loaded is None:
-        if log.archive is None:
-            raise no_archive(shard, "the index of paged-out observations")
-        content: bytes = yield Fetch(partial(log.archive.table, shard, name.sha256))
-        try:
-            loaded = Table(content)
-        except (ValueError, struct.error) as problem:
-            raise ArchiveDamaged(
-                f"{log.archive.where}: the index table {name.sha256} cannot be read: {problem}"
-            ) from None
+        what = "the index of paged-out observations"
+        loaded = yield from from_archive(log, shard, what, partial(_read_table, shard, name.sha256))
     log.tables[name.sha256] = loaded
     while len(log.tables) > MAX_LOADED:
         log.tables.pop(next(iter(log.tables)), None)

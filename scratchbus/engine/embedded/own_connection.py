@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,24 +18,28 @@ BUFFER = 4_096
 """The most bytes that are read at once while connecting."""
 
 
-class OwnConnection:
-    """A blocking connection to the engine of a directory, at the socket `path`. It starts fast: no redis-py import."""
+@dataclass(kw_only=True, eq=False)
+class OwnSocket:
+    """The socket `path` of the engine of a directory, and the options of a connection to it."""
 
-    def __init__(
-        self, directory: Path, path: str, *, client_name: str, socket_connect_timeout: float, socket_timeout: float
-    ) -> None:
-        self._directory = directory
-        self._path = path
-        self._client_name = client_name
-        self._connect_timeout = socket_connect_timeout
-        self._timeout = socket_timeout
-        self._sock: socket.socket | None = None
+    directory: Path
+    path: str
+    client_name: str
+    socket_connect_timeout: float
+
+
+@dataclass(kw_only=True, eq=False)
+class OwnConnection(OwnSocket):
+    """A blocking connection to the engine of a directory. It starts fast: no redis-py import."""
+
+    socket_timeout: float
+    _sock: socket.socket | None = None
 
     def connect(self) -> None:
         """Open the socket, unless it is open, and set the client's name. Raises redis-py's errors."""
         if self._sock is not None:
             return
-        with redis_py_errors(self._path):
+        with redis_py_errors(self.path):
             try:
                 self._sock = self._open_socket()
                 self._introduce(self._sock)
@@ -43,21 +48,21 @@ class OwnConnection:
                 raise
 
     def _open_socket(self) -> socket.socket:
-        path = Path(self._path)
-        check_socket(path, self._directory)
+        path = Path(self.path)
+        check_socket(path, self.directory)
         sock = socket.socket(socket.AF_UNIX)
         try:
-            sock.settimeout(self._connect_timeout)
-            sock.connect(self._path)
+            sock.settimeout(self.socket_connect_timeout)
+            sock.connect(self.path)
             check_peer(sock, path)
-            sock.settimeout(self._timeout)
+            sock.settimeout(self.socket_timeout)
         except BaseException:
             sock.close()
             raise
         return sock
 
     def _introduce(self, sock: socket.socket) -> None:
-        sock.sendall(introduction(self._client_name))
+        sock.sendall(introduction(self.client_name))
         reader = reply_reader()
         while (reply := reader.gets()) is UNREAD:
             received = sock.recv(BUFFER)

@@ -3,43 +3,40 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from pathlib import Path
 
 from scratchbus.engine.connections import HUNG_UP, UNREAD, reply_reader
-from scratchbus.engine.embedded.own_connection import BUFFER, introduction, redis_py_errors
+from scratchbus.engine.embedded.own_connection import BUFFER, OwnSocket, introduction, redis_py_errors
 from scratchbus.engine.embedded.socket import check_peer, check_socket
 from scratchbus.engine.lazy_packages import redis_errors
 
 
-class AsyncOwnConnection:
-    """An asyncio connection to the engine of a directory, at the socket `path`. It needs no import of redis-py."""
+@dataclass(kw_only=True, eq=False)
+class AsyncOwnConnection(OwnSocket):
+    """An asyncio connection to the engine of a directory. It needs no import of redis-py."""
 
-    def __init__(self, directory: Path, path: str, *, client_name: str, socket_connect_timeout: float) -> None:
-        self._directory = directory
-        self._path = path
-        self._client_name = client_name
-        self._connect_timeout = socket_connect_timeout
-        self._reader: asyncio.StreamReader | None = None
-        self._writer: asyncio.StreamWriter | None = None
+    _reader: asyncio.StreamReader | None = None
+    _writer: asyncio.StreamWriter | None = None
 
     async def connect(self) -> None:
         """Open the socket, unless it is open, and set the client's name. Raises redis-py's errors."""
         if self._writer is not None:
             return
-        with redis_py_errors(self._path):
+        with redis_py_errors(self.path):
             try:
-                async with asyncio.timeout(self._connect_timeout):
+                async with asyncio.timeout(self.socket_connect_timeout):
                     await self._open()
             except BaseException:
                 await self.disconnect(True)
                 raise
 
     async def _open(self) -> None:
-        path = Path(self._path)
-        check_socket(path, self._directory)
-        reader, self._writer = await asyncio.open_unix_connection(self._path)
+        path = Path(self.path)
+        check_socket(path, self.directory)
+        reader, self._writer = await asyncio.open_unix_connection(self.path)
         check_peer(self._writer.get_extra_info("socket"), path)
-        self._writer.write(introduction(self._client_name))
+        self._writer.write(introduction(self.client_name))
         replies = reply_reader()
         while (reply := replies.gets()) is UNREAD:
             received = await reader.read(BUFFER)
