@@ -26,7 +26,7 @@ from scratchbus.scheduling.expiry import sweep
 from scratchbus.telemetry.counters import counts
 from scratchbus.work import agenda, job_state
 from tests.engines import ONE
-from tests.inspection import all_events, forget, log_length
+from tests.inspection import all_events, forget, keys_of, log_length, send
 from tests.waiting import PATIENCE, eventually
 
 
@@ -409,6 +409,13 @@ def test_jobs_of_all_pages_are_ordered_by_priority(connect):
     bus.page("one").add("reminder", "2")
     bus.page("two").add("pattern_detected", "4")
     assert handled(bus, 5) == ["1", "2", "3", "4", "5"]
+
+
+def test_work_ignores_a_page_name_written_by_hand(bus, page):
+    send(bus, "HSET", keys_of(bus).pages, b"\xff", "0")
+    page.add("observation", "one")
+    assert handled(bus, 1) == ["one"]
+    send(bus, "HDEL", keys_of(bus).pages, b"\xff")
 
 
 def handled(bus, count, **wanted):
