@@ -243,8 +243,9 @@ class AsyncEngine(AsyncPool):
         # try:
         #     if sent is not None:
         #         pass
-        #     elif joint is not None:
-        #         link.send(joint.packed())
+        #     elif joint is not None:  # like `joint.packed`
+        #         count = len(joint.alone) + joint.count
+        #         link.send(b"*%d\r\n%b%b" % (count, joint.alone.packed, joint.own))
         #     elif len(commands) == 1 and NUMBERS.isdisjoint(map(type, commands[0])):
         #         link.send(pack_command(commands[0]))
         #     else:

@@ -11,9 +11,12 @@ from scratchbus.domain.quoting import encodable
 from scratchbus.errors import EngineError, LeaseLost, LogError
 from scratchbus.eventlog.log_entry import LogEntry
 from scratchbus.telemetry import tracing
+from scratchbus.telemetry.lazy import lazy
 
 if TYPE_CHECKING:
-    from scratchbus.subscriptions.window import DeliveryWindow
+    from scratchbus.subscriptions import window as windows
+else:
+    windows = lazy("scratchbus.subscriptions.window")
 
 WAITING, OUT, ACKED = range(3)
 
@@ -45,7 +48,7 @@ class DeliveryState:
 
     __slots__ = ("attempt", "handling", "is_noted", "item", "number", "span", "state", "when", "window")
 
-    def __init__(self, window: DeliveryWindow, item: LogEntry, number: int) -> None:
+    def __init__(self, window: windows.DeliveryWindow, item: LogEntry, number: int) -> None:
         self.window = window
         self.item = item
         self.number = number
