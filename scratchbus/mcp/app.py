@@ -7,12 +7,15 @@ manager binds a session to the token that started it, and keeps web pages from r
 
 from __future__ import annotations
 
+import signal
+import socket
 from collections import defaultdict
-from collections.abc import AsyncIterator, Collection, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from typing import Any, Final, NamedTuple
 
 import anyio
+import uvicorn
 from anyio.abc import TaskGroup, TaskStatus
 from mcp.server.auth.middleware.auth_context import AuthContextMiddleware
 from mcp.server.auth.middleware.bearer_auth import BearerAuthBackend, RequireAuthMiddleware
@@ -28,12 +31,18 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from scratchbus.daemon import TokenChecks, TooManyWrong, stderr_logger
+from scratchbus.daemon import TokenChecks, TooManyWrong, exit_within, stderr_logger
 from scratchbus.errors import ScratchbusError, SettingsError
 from scratchbus.mcp.access_tokens import Token, Tokens
 from scratchbus.mcp.identity import GROUPS, Identity, groups_of
 from scratchbus.mcp.sdk_server import server_of
 from scratchbus.mcp.workspace import Workspace
+
+PATH: Final = "/mcp"
+"""Where `scratchbus mcp --http` serves."""
+
+GRACE: Final = 0.8
+"""Seconds after a signal until the process exits, even if clients are still reading."""
 
 RECHECKED: Final = 2.0
 """Seconds between checks of a token in use; its open streams end once it is no longer valid."""
@@ -127,7 +136,8 @@ class _Reception:
     def _refusal(self, identity: Identity) -> JSONResponse | None:
         if identity.tools:
             return None
-        return _error(403, "insufficient_scope", f"this token grants none of the tools here: {', '.join(self._groups)}")
+        text = f"this token grants none of the tools here: {', '.join(self._groups)}"
+        return _error(403, "insufficient_scope", text, {"WWW-Authenticate": 'Bearer error="insufficient_scope"'})
 
     async def _manager(self, grant: Admission) -> StreamableHTTPSessionManager:
         async with self._opening[grant]:  # one of many: others must not wait for a workspace that opens slowly
@@ -155,8 +165,7 @@ class _Reception:
         return any(token.is_valid and self._grant(token) == grant for token in tokens)
 
 
-def _error(status: int, code: str, text: str) -> JSONResponse:
-    headers = {"WWW-Authenticate": f'Bearer error="{code}"'} if status == 403 else None
+def _error(status: int, code: str, text: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
     return JSONResponse({"error": code, "error_description": text}, status, headers)
 
 
@@ -166,8 +175,7 @@ class Unchecked(AuthenticationError):
 
 def refused_unchecked(_request: HTTPConnection, problem: Exception) -> JSONResponse:
     """Return the answer to a request whose token was not checked."""
-    body = {"error": "too_many_requests", "error_description": str(problem)}
-    return JSONResponse(body, 429, {"Retry-After": TooManyWrong.retry_after})
+    return _error(429, "too_many_requests", str(problem), {"Retry-After": TooManyWrong.retry_after})
 
 
 class SlowingBackend(BearerAuthBackend):
@@ -191,3 +199,27 @@ class SlowingBackend(BearerAuthBackend):
             return await self._checks.check(header, conn.client.host if conn.client else "unknown", find)
         except TooManyWrong as problem:
             raise Unchecked(str(problem)) from None
+
+
+class _Uvicorn(uvicorn.Server):
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield  # signals are handled below
+
+
+async def serve_http(
+    app: AbstractAsyncContextManager[ASGIApp], listener: socket.socket, when_ready: Callable[[], None]
+) -> None:
+    """Serve an application at `PATH` until SIGTERM or SIGINT, also if one comes while the application starts."""
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async with anyio.create_task_group() as tasks, app as endpoint:
+            routed = Starlette(routes=[Route(PATH, endpoint)])
+            config = uvicorn.Config(
+                routed, lifespan="off", log_config=None, access_log=False, timeout_graceful_shutdown=1
+            )
+            server = _Uvicorn(config)
+            tasks.start_soon(server.serve, [listener])
+            when_ready()
+            await anext(aiter(signals))
+            exit_within(GRACE)
+            server.should_exit = True

@@ -36,8 +36,7 @@ def run_http(
     Raises SettingsError, and InvalidField for unknown groups.
     """
     from scratchbus.mcp.access_tokens import Tokens
-    from scratchbus.mcp.app import mcp_app  # late: over stdio they are not needed
-    from scratchbus.mcp.http import PATH, serve_http
+    from scratchbus.mcp.app import PATH, mcp_app, serve_http  # late: over stdio they are not needed
 
     tokens, offered = Tokens(file), groups_of(GROUPS if groups is None else groups)
     tokens.check_any()

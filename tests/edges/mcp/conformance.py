@@ -37,8 +37,7 @@ from mcp_types import (
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from scratchbus.mcp.app import LOCAL
-from scratchbus.mcp.http import PATH
+from scratchbus.mcp.app import LOCAL, PATH
 from scratchbus.mcp.identity import Identity
 from scratchbus.mcp.sdk_server import server_of
 from scratchbus.mcp.workspace import Workspace

@@ -258,7 +258,7 @@ import os, signal, sys
 from contextlib import asynccontextmanager
 import anyio
 from scratchbus.daemon import listen
-from scratchbus.mcp.http import serve_http
+from scratchbus.mcp.app import serve_http
 from starlette.applications import Starlette
 
 @asynccontextmanager
