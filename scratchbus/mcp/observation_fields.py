@@ -7,8 +7,7 @@ from typing import Annotated, Any
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, WithJsonSchema
 
 from scratchbus.mcp.answers import Object
-from scratchbus.mcp.tool_parameters import Tags
-from scratchbus.mcp.tool_schemas import TYPES
+from scratchbus.mcp.tool_parameters import TYPES, Tags
 
 Id = str
 TypeName = Annotated[str, Field(json_schema_extra={TYPES: True})]

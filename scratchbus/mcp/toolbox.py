@@ -32,7 +32,7 @@ from scratchbus.errors import (
     shown,
 )
 from scratchbus.mcp.notices import Notices
-from scratchbus.mcp.tool_schemas import with_types
+from scratchbus.mcp.tool_parameters import with_types
 from scratchbus.mcp.workspace import Workspace
 
 if TYPE_CHECKING:

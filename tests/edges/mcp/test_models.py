@@ -14,7 +14,7 @@ from mcp_types import PromptReference, ResourceTemplateReference
 from scratchbus import Registry
 from scratchbus.domain.tokens import estimate_tokens
 from scratchbus.mcp import notices
-from scratchbus.mcp.tool_schemas import with_types
+from scratchbus.mcp.tool_parameters import with_types
 from tests.edges.mcp.conftest import Connect
 
 REMINDED = {"type": "reminder", "content": "call back"}
