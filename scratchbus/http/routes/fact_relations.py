@@ -13,10 +13,9 @@ from scratchbus import parse_relations
 from scratchbus.http import patterns
 from scratchbus.http.documents import answer
 from scratchbus.http.memories import Based, after_write
-from scratchbus.http.publications import find_publication
+from scratchbus.http.published_files import find_publication, parsed, yaml_or_json
 from scratchbus.http.schemas import COUNT, FLAG, STRING, document, exact, listed, record
 from scratchbus.http.server import AdminBus, MemoryBus
-from scratchbus.http.yaml_bodies import parsed, yaml_or_json
 
 router = APIRouter(tags=["relations"])
 

@@ -12,10 +12,9 @@ from scratchbus.errors import RegistryError
 from scratchbus.http import patterns
 from scratchbus.http.documents import answer
 from scratchbus.http.memories import Based
-from scratchbus.http.publications import Publication, find_publication
+from scratchbus.http.published_files import Publication, find_publication, parsed, yaml_or_json
 from scratchbus.http.schemas import COUNT, FLAG, STRING, document, exact, listed, or_null, record
 from scratchbus.http.server import AdminBus, ReadBus
-from scratchbus.http.yaml_bodies import parsed, yaml_or_json
 from scratchbus.settings import shipped
 
 router = APIRouter(tags=["types"])

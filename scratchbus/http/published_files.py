@@ -1,14 +1,16 @@
-"""Bodies that are a file in YAML, or the same in JSON."""
+"""Files that are published to the bus, types and relations: as bodies in YAML or JSON, and as events on the log."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from contextlib import suppress
+from typing import Any, Final, NamedTuple, TypeVar
 
 import yaml
 from fastapi import Request
 
-from scratchbus.errors import RegistryError, RelationsError
+from scratchbus import AsyncBus
+from scratchbus.errors import LogError, RegistryError, RelationsError
 from scratchbus.http.documents import JSON, is_json, json_object, media_type_of, unsupported
 from scratchbus.http.problems import Refusal
 
@@ -54,3 +56,27 @@ def _of_json(body: bytes, parse: Parse[T], key: str) -> T:
         raise Refusal(422, "invalid-body", "the body is nested too deep; flatten it") from None
     except (RegistryError, RelationsError) as problem:
         raise type(problem)(f"{key}.yaml", None, problem.key, problem.problem, problem.allowed) from None
+
+
+class Publication(NamedTuple):
+    """The version that an event published, and the text that it replaced; None for the first version."""
+
+    version: int
+    replaced: str | None
+
+
+async def find_publication(bus: AsyncBus, subject: str, event_id: str | None) -> Publication | None:
+    """Return what the event with this id published for a subject, `types` or `relations`; None if nothing is found.
+
+    So a retry, with the same `Idempotency-Key`, gets the answer of the earlier request.
+    """
+    if event_id is None:
+        return None
+    version, replaced = 0, None
+    with suppress(LogError):  # events that have left the log cannot be counted
+        async for event in bus.events(pages=["_bus"], subjects=[subject]):
+            version += 1
+            if event.id == event_id:
+                return Publication(version, replaced)
+            replaced = getattr(event, "text", None)
+    return None
