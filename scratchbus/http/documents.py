@@ -27,10 +27,14 @@ def answer(
     return Response(json_bytes(document), status, {**tag, **(headers or {})}, JSON)
 
 
+def location(*parts: str) -> dict[str, str]:
+    """Return the header that says where something new is, by the parts of its path."""
+    return {"Location": "/".join(["/api/v1", *(quote(part, safe="") for part in parts)])}
+
+
 def observation_answer(observation: Observation, status: int = 200, **extra: Any) -> Response:
     """Return an observation with its version as ETag; when it was added (201), with its Location."""
-    url = f"/api/v1/pages/{quote(observation.page, safe='')}/observations/{observation.id}"
-    headers = {"Location": url} if status == 201 else None
+    headers = location("pages", observation.page, "observations", observation.id) if status == 201 else None
     return answer(shown_fields(observation) | extra, status, headers, version=observation.version)
 
 

@@ -11,7 +11,6 @@ from starlette.responses import Response
 from scratchbus import Context, ContextPart, Note, Observation, Surfaced, TodoItem, document_of, estimate_tokens
 from scratchbus.daemon import counts
 from scratchbus.http.bodies import Body, Sent, optional, whole_number
-from scratchbus.http.callers import Caller
 from scratchbus.http.documents import answer, check_source
 from scratchbus.http.parameters import AnyPage, AnySession, Once
 from scratchbus.http.schemas import COUNT, STRING, document, exact, listed, or_null, record
@@ -131,7 +130,8 @@ async def assemble_context(bus: MemoryBus, caller: CallerOf, guards: Once, body:
     given = body.given
     if given.get("page") is not None:
         caller.need("read")
-    _check_agent(caller, given)
+    if given.get("record"):
+        check_source(caller, given, "agent")
     context = await bus.context.assemble(event_id=guards.event_id, **given)
     return answer(_described(context))
 
@@ -155,12 +155,6 @@ async def surface_context(bus: MemoryBus, caller: CallerOf, guards: Once, body: 
         for match in found.matches
     ]
     return answer({**_described(found), "matches": matches})
-
-
-def _check_agent(caller: Caller, given: dict[str, Any]) -> None:
-    """Refuse to record that another agent was shown something."""
-    if given.get("record"):
-        check_source(caller, given, "agent")
 
 
 def _described(context: Context) -> dict[str, Any]:

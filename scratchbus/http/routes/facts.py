@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Annotated, Any, Final
-from urllib.parse import quote
 
 from fastapi import APIRouter, Path, Query
 from pydantic import Field, StringConstraints
@@ -13,7 +12,7 @@ from starlette.responses import Response
 from scratchbus import document_of, estimate_tokens
 from scratchbus.http import fact_answers, patterns, problems
 from scratchbus.http.bodies import Body, NotBlank, Sent, optional
-from scratchbus.http.documents import answer
+from scratchbus.http.documents import answer, location
 from scratchbus.http.fact_answers import FACT, FACTS, Entity, Relation
 from scratchbus.http.moments import AnyMoment
 from scratchbus.http.parameters import Absent, AnyId, AnyTime, Limit, Once, ScopeName, register_id
@@ -116,8 +115,7 @@ async def assert_fact(bus: MemoryBus, scope: ScopeName, guards: Once, body: Sent
     A new value of a relation with one value at a time ends the one before it.
     """
     fact = await bus.facts(scope).assert_fact(**body.given, event_id=guards.event_id)
-    url = f"/api/v1/scopes/{quote(scope, safe='')}/facts/{fact.id}"
-    return answer(document_of(fact), 201, {"Location": url})
+    return answer(document_of(fact), 201, location("scopes", scope, "facts", fact.id))
 
 
 @router.post(PATH + "/ingest", responses={200: FACTS})

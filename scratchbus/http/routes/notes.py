@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from typing import Annotated, Final
-from urllib.parse import quote
 
 from fastapi import APIRouter, Query
 from pydantic import ConfigDict, Field
@@ -12,7 +11,7 @@ from starlette.responses import Response
 
 from scratchbus import Note, NoteResult, NotesResult, document_of
 from scratchbus.http.bodies import Body, NotBlank, Sent, optional
-from scratchbus.http.documents import answer
+from scratchbus.http.documents import answer, location
 from scratchbus.http.memories import Based, NoteId, events_answer, memory_example, memory_fields
 from scratchbus.http.moments import When
 from scratchbus.http.parameters import Absent, Label, Once, SessionName
@@ -76,8 +75,7 @@ async def list_notes(bus: MemoryBus, session: SessionName, tag: Tag = None, at: 
 async def add_note(bus: MemoryBus, session: SessionName, guards: Once, body: Sent[NewNote]) -> Response:
     """Take a note; without tags it is a scratch note."""
     added = await bus.notes(session).add(body.content, body.tags, event_id=guards.event_id)
-    url = f"/api/v1/sessions/{quote(session, safe='')}/notes/{added.note.id}"
-    return _one(added.note, 201, {"Location": url})
+    return _one(added.note, 201, location("sessions", session, "notes", added.note.id))
 
 
 @router.get(PATH + "/search", responses={200: _NOTES})

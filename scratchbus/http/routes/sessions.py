@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any, Final
-from urllib.parse import quote
 from uuid import uuid4
 
 from fastapi import APIRouter
@@ -12,7 +11,7 @@ from starlette.responses import Response
 from scratchbus import AsyncBus, SessionInfo
 from scratchbus.http import problems
 from scratchbus.http.bodies import Body, NotBlank, Sent, optional, schema_of
-from scratchbus.http.documents import answer, observation_answer
+from scratchbus.http.documents import answer, location, observation_answer
 from scratchbus.http.memories import TaskId, after_write
 from scratchbus.http.moments import When
 from scratchbus.http.parameters import AnySession, Once, SessionName
@@ -148,6 +147,5 @@ async def _described(bus: AsyncBus, session: str, at: str | None = None) -> dict
 
 
 async def _session_answer(bus: AsyncBus, session: str, event_id: str) -> Response:
-    url = f"/api/v1/sessions/{quote(session, safe='')}"
     with after_write(event_id):
-        return answer(await _described(bus, session), 201, {"Location": url})
+        return answer(await _described(bus, session), 201, location("sessions", session))

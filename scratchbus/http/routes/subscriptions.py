@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from typing import Annotated, Any, Final
-from urllib.parse import quote
 
 from fastapi import APIRouter, Query, Request
 from pydantic_core import from_json
@@ -14,7 +13,7 @@ from scratchbus import AsyncBus, DeadLetter, Pulled, SubscriptionStatus, documen
 from scratchbus.errors import EngineError
 from scratchbus.http import examples, patterns, problems
 from scratchbus.http.bodies import Given, fields
-from scratchbus.http.documents import answer, body_of, check_lists, fields_of
+from scratchbus.http.documents import answer, body_of, check_lists, fields_of, location
 from scratchbus.http.parameters import Absent, AnyPage, Name, in_path
 from scratchbus.http.patterns import text
 from scratchbus.http.problems import Refusal
@@ -173,7 +172,7 @@ async def put_subscription(
         if new_secret:  # a retry finds it stored, and does not show it
             error.advice += "; a secret that was not shown may be stored: send one of your own with the retry"
         raise
-    headers = {"Location": f"/api/v1/subscriptions/{quote(name, safe='')}"} if is_new else {}
+    headers = location("subscriptions", name) if is_new else {}
     return answer({**shown, **new_secret}, 201 if is_new else 200, headers)
 
 
