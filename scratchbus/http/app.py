@@ -9,8 +9,7 @@ from typing import Final
 
 import anyio
 from fastapi import APIRouter, FastAPI
-from fastapi.dependencies.models import Dependant
-from fastapi.routing import APIRoute, RouteContext
+from fastapi.routing import APIRoute
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
@@ -44,7 +43,7 @@ from scratchbus.http.routes import (
     whoami,
 )
 from scratchbus.http.routing import Routes
-from scratchbus.http.server import Need, Server
+from scratchbus.http.server import Server
 from scratchbus.http.streams import Streams
 from scratchbus.http.webhooks import Webhooks
 
@@ -121,9 +120,3 @@ def create_app(server: Server) -> ASGIApp:
 
 def _operation_id(route: APIRoute) -> str:
     return route.name
-
-
-def scope_of(route: RouteContext) -> str | None:
-    """Return the scope that a route needs; None if it needs none."""
-    dependencies = (each.call for each in getattr(route, "dependant", Dependant()).dependencies)
-    return next((each.scope for each in dependencies if isinstance(each, Need)), None)

@@ -17,28 +17,16 @@ MEMORY: Final = "memory"
 DELIVERY: Final = "delivery"
 OPERATIONS: Final = "operations"
 
-_AREAS: Final = {
-    "observations": PAGES,
-    "changes": PAGES,
-    "history": PAGES,
-    "pages": PAGES,
-    "sessions": MEMORY,
-    "notes": MEMORY,
-    "notepad": MEMORY,
-    "todo": MEMORY,
-    "scratchpad": MEMORY,
-    "context": MEMORY,
-    "facts": MEMORY,
-    "relations": MEMORY,
-    "preferences": MEMORY,
-    "recall": MEMORY,
-    "turns": MEMORY,
-    "files": MEMORY,
-    "whoami": MEMORY,
-    "types": OPERATIONS,
-    "operations": OPERATIONS,
-    "subscriptions": DELIVERY,
+_TAGS: Final = {
+    PAGES: ("observations", "changes", "history", "pages"),
+    MEMORY: (
+        *("sessions", "notes", "notepad", "todo", "scratchpad", "context", "facts", "relations", "preferences"),
+        *("recall", "turns", "files", "whoami"),
+    ),
+    OPERATIONS: ("types", "operations"),
+    DELIVERY: ("subscriptions",),
 }
+_AREAS: Final = {tag: area for area, tags in _TAGS.items() for tag in tags}
 """What the operations with a tag are about; those with another may answer any problem."""
 
 

@@ -18,17 +18,18 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 from fastapi import Request, Response
-from fastapi.routing import iter_route_contexts
+from fastapi.dependencies.models import Dependant
+from fastapi.routing import RouteContext, iter_route_contexts
 from starlette.requests import ClientDisconnect
 
 import scratchbus
 from scratchbus import Bus, new_id
 from scratchbus.http import client_connections, guard, problems
-from scratchbus.http.app import declare_app, scope_of
+from scratchbus.http.app import declare_app
 from scratchbus.http.callers import SCOPES, LocalUser, TokenHolders
 from scratchbus.http.client_connections import MAX_MESSAGE, NOBODY, ClientConnection
 from scratchbus.http.guard import MAX_BODY, MAX_PUBLIC_BODY, POLICY, needs_caller
-from scratchbus.http.server import Server
+from scratchbus.http.server import Need, Server
 from tests.edges.http.conftest import Served, Tokens, serving, serving_here
 from tests.edges.http.raw import head, send
 from tests.waiting import PATIENCE, eventually
@@ -117,6 +118,12 @@ class TestOtherSites:
         assert send(served.url, [head(served.url, "GET /api/v1/me HTTP/1.1", "Host: evil.example")]).status == 421
         without = send(served.url, [b"GET /api/v1/me HTTP/1.1\r\nConnection: close\r\n\r\n"])
         assert without.status == 421
+
+
+def scope_of(route: RouteContext) -> str | None:
+    """Return the scope that a route needs; None if it needs none."""
+    dependencies = (each.call for each in getattr(route, "dependant", Dependant()).dependencies)
+    return next((each.scope for each in dependencies if isinstance(each, Need)), None)
 
 
 def routes() -> list[Any]:
