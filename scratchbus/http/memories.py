@@ -10,10 +10,10 @@ from fastapi import Depends, Header, Path
 from pydantic import StringConstraints, WithJsonSchema
 from starlette.responses import Response
 
-from scratchbus import AsyncBus, Event, document_of
+from scratchbus import AsyncBus, Event
 from scratchbus.errors import EngineError, LogError
 from scratchbus.http import patterns
-from scratchbus.http.documents import answer
+from scratchbus.http.documents import answer, listing
 from scratchbus.http.parameters import Absent, Name, WriteHeaders, idempotency, in_path, register_id
 from scratchbus.http.problems import Refusal
 from scratchbus.http.schemas import COUNT, DATE_TIME, FLAG, STRING, Schema, document, exact
@@ -116,4 +116,4 @@ async def events_answer(bus: AsyncBus, page: str, events: Iterable[Event], at: s
     if at is not None:
         end = (await bus.page(page).as_of(at)).position
         events = [event for event in events if event.position <= end]
-    return answer({"items": [document_of(event) for event in events]})
+    return answer(listing(events))

@@ -45,11 +45,6 @@ BASIC_TOOLS: Final = (
 """The tools of the group `basic`: more of them would cost every model tokens in every request."""
 
 
-def tool_names(group: str) -> list[str]:
-    """Return the names of the tools of a group in their order, without former ones."""
-    return [name for each in GROUPS[group] for name in each.names()]
-
-
 def toolbox_of(workspace: Workspace) -> Toolbox:
     """Return the tools of an identity, in the order of the groups and of their methods."""
     tools = []

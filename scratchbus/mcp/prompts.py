@@ -52,30 +52,18 @@ class Prompts:
             if identity.session is not None:
                 description = "Earlier knowledge, and where the work stands."
                 offered.append(_offered("begin_session", "Begin a session", description, self._begin_session))
-            offered.append(
-                _offered("start", "Start a task", "What the agent knows, and its task.", self._start, "task")
-            )
+            description = "What the agent knows, and its task."
+            offered.append(_offered("start", "Start a task", description, self._start, ("task",)))
         if identity.has("observations"):
-            offered.append(
-                _offered("handover", "Hand over", "Write everything down for a successor.", self._handover, to=False)
-            )
+            description = "Write everything down for a successor."
+            offered.append(_offered("handover", "Hand over", description, self._handover, optional=("to",)))
         if identity.has("notepad"):
             description = "Save what matters before the conversation is compacted."
             offered.append(_offered("before_compaction", "Before compaction", description, self._before_compaction))
         if identity.has_scratchpad:
             description = "Ask the agent to update its scratchpad, once its task has ended."
-            offered.append(
-                _offered(
-                    "end_of_run",
-                    "End of run",
-                    description,
-                    self._end_of_run,
-                    "task",
-                    outcome=False,
-                    summary=False,
-                    steps=False,
-                )
-            )
+            optional = ("outcome", "summary", "steps")
+            offered.append(_offered("end_of_run", "End of run", description, self._end_of_run, ("task",), optional))
         self._offered = {each.prompt["name"]: each for each in offered}
 
     async def list(self, _: Client, __: Params) -> Result:
@@ -142,12 +130,11 @@ def _offered(
     title: str,
     description: str,
     text: Callable[[Mapping[str, str]], Awaitable[str]],
-    *needed: str,
-    **optional: bool,
+    required: tuple[str, ...] = (),
+    optional: tuple[str, ...] = (),
 ) -> _OfferedPrompt:
-    names = [*((each, True) for each in needed), *((each, False) for each in optional)]
     arguments = [
-        {"name": each, "description": _ARGUMENTS[each], "required": is_required} for each, is_required in names
+        {"name": each, "description": _ARGUMENTS[each], "required": each in required} for each in (*required, *optional)
     ]
     return _OfferedPrompt({"name": name, "title": title, "description": description, "arguments": arguments}, text)
 

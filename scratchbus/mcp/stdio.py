@@ -47,11 +47,8 @@ async def serve_stdio(methods: Methods) -> None:
 
     File descriptor 1 is redirected to standard error meanwhile, so that only the protocol reaches the client.
     """
-    input_descriptor, output_descriptor = (
-        _replace_descriptor(0, os.open(os.devnull, os.O_RDONLY)),
-        _replace_descriptor(1, os.dup(2)),
-    )
-    output = OutputPipe(output_descriptor)
+    input_descriptor = _replace_descriptor(0, os.open(os.devnull, os.O_RDONLY))
+    output = OutputPipe(_replace_descriptor(1, os.dup(2)))
 
     async def send(message: Message) -> None:
         await output.write(to_json(message) + b"\n")

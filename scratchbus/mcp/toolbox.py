@@ -90,11 +90,6 @@ class ToolGroup:
         self._page = workspace.page
 
     @classmethod
-    def names(cls) -> list[str]:
-        """Return the names of its tools in their order, without former ones."""
-        return [name for name, current_name in cls.current_names().items() if name == current_name]
-
-    @classmethod
     def current_names(cls) -> dict[str, str]:
         """Return the names of its tools in their order, former ones too, each with its current name."""
         return {name: member.current_name or name for name, member in vars(cls).items() if hasattr(member, "tool")}

@@ -135,16 +135,17 @@ class WorkspaceSync:
     def _sync_todo(self, synced: MergeBase) -> list[str]:
         wrote: list[str] = []
         for _ in range(_TRIES):
-            file, list_ = settled(self._todo_file.path, self._todo_file.read), self._todo.read()
+            file = settled(self._todo_file.path, self._todo_file.read)
+            todo = self._todo.read()
             self._check_open()
             text = _unless_blank(file.text)
-            bus = [(item.id, Entry(on_one_line(item.content), item.status)) for item in list_.todos]
+            bus = [(item.id, Entry(on_one_line(item.content), item.status)) for item in todo.todos]
             base = {} if file.is_blank else self._base(synced, bus)
             merged = merge_items(base, entries(text), bus)
             after = _unless_blank(edited(text, merged.slots))
             try:
                 if merged.todos != bus:
-                    self._todo.write(_as_todos(list_, merged.todos), revision=list_.revision)
+                    self._todo.write(_as_todos(todo, merged.todos), revision=todo.revision)
                     wrote.append("todo")
                 if after != file.text or file.data is None:
                     self._todo_file.replace(after, file)
@@ -161,10 +162,8 @@ class WorkspaceSync:
     def _sync_notes(self, synced: MergeBase) -> list[str]:
         wrote: list[str] = []
         for _ in range(_TRIES):
-            file, (content, revision) = (
-                settled(self._notes_file.path, self._notes_file.read),
-                self._notepad.read_with_revision(),
-            )
+            file = settled(self._notes_file.path, self._notes_file.read)
+            content, revision = self._notepad.read_with_revision()
             self._check_open()
             printable = content.replace("\0", "\ufffd")  # else the file would be binary
             base = self._notes_base(synced, printable)

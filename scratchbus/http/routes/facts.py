@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Path, Query
-from pydantic import Field, StringConstraints
+from pydantic import Field
 from starlette.responses import Response
 
 from scratchbus import document_of, estimate_tokens
@@ -33,7 +33,6 @@ KnownAt = Annotated[
 ]
 AskedEntity = Annotated[Entity | Absent, Query(description="The name of an entity.", examples=["api"])]
 AskedRelation = Annotated[Relation | Absent, Query(description="A relation; an inverse swaps the two entities.")]
-Reason = Annotated[str, StringConstraints(pattern=patterns.NOT_BLANK)]
 
 _SURE: Final[dict[str, Any]] = {"description": "How sure it is."}
 _Confidence = Annotated[float, Field(ge=0, le=1)]
@@ -204,7 +203,7 @@ async def part_entities(
     guards: Once,
     a: Annotated[Entity, Query(description="One name.", examples=["NYC"])],
     b: Annotated[Entity, Query(description="The other name.", examples=["New York"])],
-    reason: Annotated[Reason | Absent, Query(description="Why they are not the same.", max_length=4_096)] = None,
+    reason: Annotated[NotBlank | Absent, Query(description="Why they are not the same.", max_length=4_096)] = None,
 ) -> Response:
     """Say that two names do not mean one entity after all; return the facts that were retracted.
 

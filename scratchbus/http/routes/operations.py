@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import asdict
 from functools import partial
 from typing import Annotated, Any, Final
 
@@ -158,14 +159,8 @@ async def verify_bus(request: Request, bus: AdminBus) -> Response:
 
     async def verify(report: Any) -> dict[str, Any]:
         found = await bus.verify(report)
-        return {
-            "is_sound": found.is_sound,
-            "events": found.events,
-            "documents": found.documents,
-            "pages": found.pages,
-            "count": found.count,
-            "findings": [finding._asdict() for finding in found.findings],
-        }
+        findings = [finding._asdict() for finding in found.findings]
+        return {"is_sound": found.is_sound, **asdict(found), "findings": findings}
 
     return await answer_with_progress(request, verify)
 
@@ -188,10 +183,7 @@ async def get_metrics(server: ServerOf, caller: CallerOf) -> Response:
     """Return the metrics of this process and of the bus, for Prometheus."""
     caller.need("read")
     status = None
-    with anyio.move_on_after(PATIENCE):
-        try:
-            status = await (await server.own_bus()).status()
-        except ScratchbusError:
-            status = None
+    with anyio.move_on_after(PATIENCE), suppress(ScratchbusError):
+        status = await (await server.own_bus()).status()
     text, media_type = await anyio.to_thread.run_sync(partial(render_metrics, status))
     return Response(text, media_type=media_type)

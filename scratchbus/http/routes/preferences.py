@@ -11,7 +11,7 @@ from starlette.responses import Response
 from scratchbus import Preference, document_of
 from scratchbus.http import patterns
 from scratchbus.http.bodies import Body, NotBlank, Sent, optional
-from scratchbus.http.documents import answer
+from scratchbus.http.documents import answer, listing
 from scratchbus.http.memories import Based, events_answer, memory_example, memory_fields
 from scratchbus.http.moments import When
 from scratchbus.http.parameters import Absent, Label, ScopeName
@@ -47,7 +47,7 @@ async def list_preferences(bus: MemoryBus, scope: ScopeName, at: When = None) ->
     """Return the preferences of a scope."""
     preferences = bus.preferences(scope)
     found = await (preferences.list() if at is None else preferences.as_of(at))
-    return answer({"items": [document_of(each) for each in found]})
+    return answer(listing(found))
 
 
 @router.put(PATH, responses={200: _WRITTEN})

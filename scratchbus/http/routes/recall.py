@@ -7,9 +7,8 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from scratchbus import document_of
 from scratchbus.http import examples
-from scratchbus.http.documents import answer
+from scratchbus.http.documents import answer, listing
 from scratchbus.http.moments import When
 from scratchbus.http.parameters import Absent, AnyPage, AnyScope, AnySession, Limit
 from scratchbus.http.schemas import STRING, component, document, exact, listed
@@ -66,4 +65,4 @@ async def recall(
     if page is not None or not (scope or session):
         caller.need("read")
     found = await bus.recall(query, scopes=scope, sessions=session, page=page, at=at, limit=limit)
-    return answer({"items": [document_of(each) for each in found]})
+    return answer(listing(found))

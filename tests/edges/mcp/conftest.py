@@ -14,12 +14,19 @@ from mcp import Client, StdioServerParameters
 from mcp_types import CallToolResult
 
 from scratchbus import AsyncBus
+from scratchbus.mcp.groups import GROUPS
 from scratchbus.mcp.identity import Identity
 from scratchbus.mcp.sdk_server import server_of
 from scratchbus.mcp.workspace import Workspace
 from tests import launcher
 
 ROOT = Path(__file__).parents[3]
+
+
+def tool_names(group: str) -> list[str]:
+    """Return the names of the tools of a group in their order, without former ones."""
+    current_names = [pair for each in GROUPS[group] for pair in each.current_names().items()]
+    return [name for name, current_name in current_names if name == current_name]
 
 
 class Agent:

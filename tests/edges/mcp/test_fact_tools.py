@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from scratchbus.mcp.groups import tool_names
-from tests.edges.mcp.conftest import Connect
+from tests.edges.mcp.conftest import Connect, tool_names
 
 
 async def test_facts_are_asserted_queried_explained_and_retracted(connect: Connect, page_name: str):

@@ -16,12 +16,12 @@ from scratchbus.commands import read
 from scratchbus.engine.embedded import server
 from scratchbus.engine.steps import Step
 from scratchbus.errors import EngineUnreachable
-from scratchbus.mcp.groups import GROUPS, tool_names
+from scratchbus.mcp.groups import GROUPS
 from scratchbus.mcp.identity import Identity
 from scratchbus.mcp.sdk_server import server_of
 from scratchbus.mcp.workspace import Workspace
 from scratchbus.telemetry.counters import counts
-from tests.edges.mcp.conftest import Agent, Connect, text_of
+from tests.edges.mcp.conftest import Agent, Connect, text_of, tool_names
 
 
 async def test_every_tool_has_a_title_a_description_and_all_hints(connect: Connect):
