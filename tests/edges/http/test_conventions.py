@@ -169,6 +169,14 @@ def test_an_invalid_field_is_explained(http, page):
     assert (wrong.status_code, wrong.json()["detail"]) == (422, "todos.0: 'call' is not a JSON object")
 
 
+def test_an_invalid_header_is_refused_before_the_body_is_read(http, page):
+    for path in (f"/sessions/{page}/turns", f"/pages/{page}/clear-resolved"):
+        refused = http.post(path, content="{", headers={"Idempotency-Key": "a b", "Content-Type": "application/json"})
+        assert slug(refused) == "invalid-request", path
+        refused = http.post(path, content="{", headers={"Content-Type": "application/json"})
+        assert slug(refused) == "bad-json", path
+
+
 def test_a_number_beyond_its_limit_is_explained(http, page):
     refused = http.get(f"/pages/{page}/observations", params={"limit": 5_000})
     assert refused.json()["detail"] == "limit: '5000' should be less than or equal to 1000"
