@@ -16,7 +16,7 @@ from anyio.abc import TaskGroup
 from scratchbus.daemon import stderr_logger
 from scratchbus.errors import BusClosed, LogError, ScratchbusError
 from scratchbus.mcp.protocol import INTERNAL_ERROR, SUBSCRIPTION_KEY, Client, Params, ProtocolError, Result
-from scratchbus.mcp.resources import ACTIVE, NOTEPAD, NOTES, OBSERVATION, TODO, Resources, refused
+from scratchbus.mcp.resources import ACTIVE, NOTEPAD, NOTES, OBSERVATION, TODO, Resources
 from scratchbus.mcp.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class ResourceSubscriptions:
         """Notify a client of changes for as long as it keeps its request open. Raises ProtocolError."""
         wanted: dict[str, Any] = {name: value for name, value in params["notifications"].items() if value}
         forms = wanted.get("resourceSubscriptions", [])
-        resources = [(await self._checked_uri(form), form) for form in forms]
+        resources = [(await self._resources.check(form), form) for form in forms]
         await self._start_following()
         meta = {"_meta": {SUBSCRIPTION_KEY: client.request_id}}
         subscriber = _Subscriber(lambda uri: client.notify(_UPDATED, {"uri": uri, **meta}, is_of_request=True))
@@ -114,7 +114,7 @@ class ResourceSubscriptions:
 
     async def subscribe(self, client: Client, params: Params) -> Result:
         """Subscribe a client to a resource. Raises ProtocolError unless it exists."""
-        uri = await self._checked_uri(params["uri"])
+        uri = await self._resources.check(params["uri"])
         await self._start_following()
         subscriber = self._subscribers.get(client.connection)
         if subscriber is None:
@@ -131,13 +131,6 @@ class ResourceSubscriptions:
         if subscriber is not None:
             subscriber.remove(params["uri"])
         return {}
-
-    async def _checked_uri(self, uri: str) -> str:
-        """Return the URI used in notifications about a resource. Raises ProtocolError unless it exists."""
-        try:
-            return await self._resources.check(uri)
-        except ScratchbusError as problem:
-            raise refused(uri, problem) from None
 
     @asynccontextmanager
     async def _notified(self, subscriber: _Subscriber) -> AsyncIterator[None]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote, unquote
 
@@ -97,11 +98,9 @@ class Resources:
     async def read(self, _: Client, params: Params) -> Result:
         """Return the content of a resource."""
         uri = params["uri"]
-        try:
+        with _refusing(uri):
             kind, value = self.find(uri)
             answer = await self._readers[kind](value)
-        except ScratchbusError as problem:
-            raise refused(uri, problem) from None
         text = answer if isinstance(answer, str) else to_json(answer).decode()
         return {"contents": [{"uri": uri, "mimeType": kind.mime_type, "text": text}]}
 
@@ -121,17 +120,17 @@ class Resources:
         raise NotFound(f"{shown(uri)} is not a resource; these are: {forms}")
 
     async def check(self, uri: str) -> str:
-        """Return the URI used in notifications about a resource. Raises NotFound unless it exists."""
-        kind, value = self.find(uri)
-        if kind == CONTEXT:
-            raise NotFound(f"{shown(uri)} changes with everything else; subscribe to {ACTIVE.template}")
-        if kind.key == "session" and value != self._workspace.identity.session:
-            raise NotFound(
-                f"{shown(uri)} belongs to a session that you entered; you can subscribe only to resources of your own"
-            )
-        if kind == OBSERVATION:
-            await self._observation(value)
-        return kind.uri(value)
+        """Return the URI used in notifications about a resource. Raises ProtocolError unless it exists."""
+        with _refusing(uri):
+            kind, value = self.find(uri)
+            if kind == CONTEXT:
+                raise NotFound(f"{shown(uri)} changes with everything else; subscribe to {ACTIVE.template}")
+            if kind.key == "session" and value != self._workspace.identity.session:
+                whose = "belongs to a session that you entered; you can subscribe only to resources of your own"
+                raise NotFound(f"{shown(uri)} {whose}")
+            if kind == OBSERVATION:
+                await self._observation(value)
+            return kind.uri(value)
 
     async def _active(self, _: str) -> Answer:
         found = (await self._workspace.look()).active()
@@ -161,7 +160,11 @@ class Resources:
         return (await self._workspace.bus.context.assemble(**self._workspace.context_arguments)).text
 
 
-def refused(uri: str, problem: ScratchbusError) -> ProtocolError:
-    """Return the error of the protocol for a URI that cannot be read."""
-    code = INTERNAL_ERROR if isinstance(problem, EngineError) else INVALID_PARAMS
-    return ProtocolError(code, str(problem), {"uri": uri})
+@contextmanager
+def _refusing(uri: str) -> Iterator[None]:
+    """Make errors of the bus errors of the protocol about a URI."""
+    try:
+        yield
+    except ScratchbusError as problem:
+        code = INTERNAL_ERROR if isinstance(problem, EngineError) else INVALID_PARAMS
+        raise ProtocolError(code, str(problem), {"uri": uri}) from None

@@ -34,7 +34,7 @@ async def log_in(request: Request, server: ServerOf, given: Login) -> Response:
         raise Refusal(422, "invalid-field", "token: write a string", field="token")
     await server.callers.check(token, request.client)
     answer = Response(status_code=204)
-    set_cookie(request, answer, token)
+    answer.set_cookie(value=token, **_cookie(request))
     return answer
 
 
@@ -70,16 +70,12 @@ async def open_console(request: Request) -> Response | None:
     server = server_of(request)
     await server.callers.check(key, request.client)
     answer = RedirectResponse("/", 303)
-    set_cookie(request, answer, key)
+    answer.set_cookie(value=key, **_cookie(request))
     return answer
 
 
-def set_cookie(request: Request, answer: Response, secret: str) -> None:
-    """Give a browser its secret, where neither scripts nor other sites reach it."""
-    answer.set_cookie(value=secret, **_cookie(request))
-
-
 def _cookie(request: Request) -> dict[str, Any]:
+    """Return how a browser keeps its secret: where neither scripts nor other sites reach it."""
     scheme = request.url.scheme
     name = cookie_of(scheme, request.headers.get("host", ""))
     return {"key": name, "httponly": True, "samesite": "strict", "secure": scheme == "https", "path": "/"}
