@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
+from operator import attrgetter
 from typing import Final
 
 import anyio
 from fastapi import APIRouter, FastAPI
-from fastapi.routing import APIRoute
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
@@ -78,7 +78,7 @@ def declare_app(server: Server) -> FastAPI:
         docs_url=None,  # it would load its scripts from elsewhere
         redoc_url=None,
         lifespan=lifespan,
-        generate_unique_id_function=_operation_id,
+        generate_unique_id_function=attrgetter("name"),
         redirect_slashes=False,
     )
     app.state.server = server
@@ -116,7 +116,3 @@ def declare_app(server: Server) -> FastAPI:
 def create_app(server: Server) -> ASGIApp:
     """Return the application of a server."""
     return Counted(Guard(Routes(declare_app(server)), server))
-
-
-def _operation_id(route: APIRoute) -> str:
-    return route.name

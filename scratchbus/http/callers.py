@@ -143,7 +143,7 @@ class LocalUser(Callers):
 
     def find(self, secret: str) -> Caller | None:
         """Return the user if this is the key of this start."""
-        return self.user if hmac.compare_digest(_bytes(secret), self.key.encode()) else None
+        return self.user if hmac.compare_digest(secret.encode(errors="replace"), self.key.encode()) else None
 
     def is_valid(self, caller: Caller) -> bool:
         """Return whether this is the user."""
@@ -233,10 +233,6 @@ def _holder(token: scratchbus.McpToken) -> Caller:
     return Caller(
         token.name, identity.agent, frozenset(token.scopes or ()), identity.kind, _secret("token", token.digest)
     )
-
-
-def _bytes(secret: str) -> bytes:
-    return secret.encode(errors="replace")
 
 
 def _secret(kind: str, secret: str) -> str:

@@ -143,7 +143,8 @@ def refusal_body(error: Refusal) -> dict[str, Any]:
 
 
 def _body(status: int, slug: str, detail: str, members: Mapping[str, Any]) -> dict[str, Any]:
-    common = {"type": f"urn:scratchbus:problem:{slug}", "title": _title(slug), "status": status, "detail": detail}
+    title = slug.replace("-", " ").capitalize()
+    common = {"type": f"urn:scratchbus:problem:{slug}", "title": title, "status": status, "detail": detail}
     return common | dict(members)
 
 
@@ -281,7 +282,3 @@ def _plain(value: object) -> object:
     if isinstance(value, Iterable):
         return [_plain(each) for each in value]
     return str(value)
-
-
-def _title(slug: str) -> str:
-    return slug.replace("-", " ").capitalize()

@@ -111,12 +111,10 @@ def arguments_model(method: Callable[..., Awaitable[Answer]]) -> type[BaseModel]
     """Return the model that validates the arguments of a tool's method; it is the same for all connections."""
     types = get_type_hints(method, include_extras=True)
     _, *parameters = signature(method).parameters.values()  # without self
-    fields: dict[str, Any] = {each.name: (types[each.name], _field_default(each.default)) for each in parameters}
+    fields: dict[str, Any] = {
+        each.name: (types[each.name], ... if each.default is Parameter.empty else each.default) for each in parameters
+    }
     return create_model(f"{method.__name__}_arguments", **fields)
-
-
-def _field_default(default: Any) -> Any:
-    return ... if default is Parameter.empty else default
 
 
 class BoundTool:
