@@ -7,14 +7,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from scratchbus.domain.position import BusPosition, Position
 from scratchbus.engine.renewal import Keeper
 from scratchbus.memory.memories import Memories
-from scratchbus.telemetry.lazy import lazy, once
+from scratchbus.telemetry.lazy import imported_on_first_use, once
 
-if TYPE_CHECKING:
+with imported_on_first_use(__name__):  # modules for opening a bus are imported then
     from scratchbus import context as contexts
     from scratchbus import opening, timetravel
     from scratchbus import page as page_facade
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from scratchbus.domain import events as event_kinds
     from scratchbus.domain import registry as registries
     from scratchbus.domain import representation, values
-    from scratchbus.engine import steps
     from scratchbus.eventlog import consumers, cursor, foreign, newest_events, reader, tail_readers
     from scratchbus.eventlog import follow as followers
     from scratchbus.readmodel import histogram as histograms
@@ -43,47 +42,6 @@ if TYPE_CHECKING:
     from scratchbus.views import shared as shared_views
     from scratchbus.views import view as views
     from scratchbus.work import handlers as handlers
-else:  # modules for opening a bus are imported then, all others on first use
-    claims = lazy("scratchbus.commands.claim")
-    configuration = lazy("scratchbus.settings")
-    consumers = lazy("scratchbus.eventlog.consumers")
-    contexts = lazy("scratchbus.context")
-    cursor = lazy("scratchbus.eventlog.cursor")
-    definition = lazy("scratchbus.subscriptions.definition")
-    embedding = lazy("scratchbus.context.embedding")
-    event_kinds = lazy("scratchbus.domain.events")
-    event_filters = lazy("scratchbus.subscriptions.event_filters")
-    handlers = lazy("scratchbus.work.handlers")
-    followers = lazy("scratchbus.eventlog.follow")
-    foreign = lazy("scratchbus.eventlog.foreign")
-    histograms = lazy("scratchbus.readmodel.histogram")
-    importing = lazy("scratchbus.archive.importing")
-    dead_letter = lazy("scratchbus.subscriptions.dead_letters")
-    read = lazy("scratchbus.commands.read")
-    newest_events = lazy("scratchbus.eventlog.newest_events")
-    opening = lazy("scratchbus.opening")
-    options = lazy("scratchbus.subscriptions.options")
-    page_facade = lazy("scratchbus.page")
-    pull_loop = lazy("scratchbus.subscriptions.pull")
-    pulled_batches = lazy("scratchbus.subscriptions.pulled_batches")
-    reader = lazy("scratchbus.eventlog.reader")
-    rebuilds = lazy("scratchbus.readmodel.rebuild")
-    recall_search = lazy("scratchbus.context.recall")
-    registries = lazy("scratchbus.domain.registry")
-    registry_files = lazy("scratchbus.readmodel.registry_files")
-    representation = lazy("scratchbus.domain.representation")
-    scope = lazy("scratchbus.readmodel.scope")
-    settlement = lazy("scratchbus.subscriptions.settlement")
-    shared_views = lazy("scratchbus.views.shared")
-    bus_status = lazy("scratchbus.readmodel.status")
-    steps = lazy("scratchbus.engine.steps")
-    subscription = lazy("scratchbus.subscriptions")
-    tail_readers = lazy("scratchbus.eventlog.tail_readers")
-    timetravel = lazy("scratchbus.timetravel")
-    values = lazy("scratchbus.domain.values")
-    verification = lazy("scratchbus.readmodel.verify")
-    views = lazy("scratchbus.views.view")
-    workers = lazy("scratchbus.work")
 
 T = TypeVar("T")
 H = TypeVar("H", bound=Callable[..., Any])

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Collection, Generator, Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from scratchbus.domain.position import BusPosition, Position
 from scratchbus.engine.renewal import AsyncKeeper
 from scratchbus.memory.memories_async import AsyncMemories
-from scratchbus.telemetry.lazy import lazy, once
+from scratchbus.telemetry.lazy import imported_on_first_use, once
 
-if TYPE_CHECKING:
+with imported_on_first_use(__name__):  # modules for opening a bus are imported then
     from scratchbus import context as contexts
     from scratchbus import opening, timetravel
     from scratchbus import page_async as page_facade
@@ -41,47 +41,6 @@ if TYPE_CHECKING:
     from scratchbus.views import shared_async as shared_views
     from scratchbus.views import view_async as views
     from scratchbus.work import handlers_async as handlers
-else:  # modules for opening a bus are imported then, all others on first use
-    claims = lazy("scratchbus.commands.claim")
-    configuration = lazy("scratchbus.settings")
-    consumers = lazy("scratchbus.eventlog.consumers")
-    contexts = lazy("scratchbus.context")
-    cursor = lazy("scratchbus.eventlog.cursor")
-    definition = lazy("scratchbus.subscriptions.definition")
-    embedding = lazy("scratchbus.context.embedding")
-    event_kinds = lazy("scratchbus.domain.events")
-    event_filters = lazy("scratchbus.subscriptions.event_filters")
-    handlers = lazy("scratchbus.work.handlers_async")
-    followers = lazy("scratchbus.eventlog.follow_async")
-    foreign = lazy("scratchbus.eventlog.foreign")
-    histograms = lazy("scratchbus.readmodel.histogram")
-    importing = lazy("scratchbus.archive.importing")
-    dead_letter = lazy("scratchbus.subscriptions.dead_letters")
-    read = lazy("scratchbus.commands.read")
-    newest_events = lazy("scratchbus.eventlog.newest_events")
-    opening = lazy("scratchbus.opening")
-    options = lazy("scratchbus.subscriptions.options")
-    page_facade = lazy("scratchbus.page_async")
-    pull_loop = lazy("scratchbus.subscriptions.pull_async")
-    pulled_batches = lazy("scratchbus.subscriptions.pulled_batches")
-    reader = lazy("scratchbus.eventlog.reader")
-    rebuilds = lazy("scratchbus.readmodel.rebuild")
-    recall_search = lazy("scratchbus.context.recall")
-    registries = lazy("scratchbus.domain.registry")
-    registry_files = lazy("scratchbus.readmodel.registry_files")
-    representation = lazy("scratchbus.domain.representation")
-    scope = lazy("scratchbus.readmodel.scope")
-    settlement = lazy("scratchbus.subscriptions.settlement")
-    shared_views = lazy("scratchbus.views.shared_async")
-    bus_status = lazy("scratchbus.readmodel.status")
-    steps = lazy("scratchbus.engine.steps")
-    subscription = lazy("scratchbus.subscriptions")
-    tail_readers = lazy("scratchbus.eventlog.tail_readers")
-    timetravel = lazy("scratchbus.timetravel")
-    values = lazy("scratchbus.domain.values")
-    verification = lazy("scratchbus.readmodel.verify")
-    views = lazy("scratchbus.views.view_async")
-    workers = lazy("scratchbus.work")
 
 T = TypeVar("T")
 H = TypeVar("H", bound=Callable[..., Any])

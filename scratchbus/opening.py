@@ -17,20 +17,16 @@ from scratchbus.eventlog.checkpoint import is_state_too_old
 from scratchbus.readmodel.page_query import Freshness
 from scratchbus.readmodel.scope import Core, refresh_registry
 from scratchbus.settings import load_settings, shipped
-from scratchbus.telemetry.lazy import lazy
+from scratchbus.telemetry.lazy import imported_on_first_use
 from scratchbus.telemetry.logs import stderr_logger
 
 if TYPE_CHECKING:
+    from scratchbus.engine.connect import Target
+
+with imported_on_first_use(__name__):
     from scratchbus.archive import archive_reader, stores
     from scratchbus.engine import connect
-    from scratchbus.engine.connect import Target
     from scratchbus.readmodel import rebuild, status
-else:
-    archive_reader = lazy("scratchbus.archive.archive_reader")
-    connect = lazy("scratchbus.engine.connect")
-    rebuild = lazy("scratchbus.readmodel.rebuild")
-    status = lazy("scratchbus.readmodel.status")
-    stores = lazy("scratchbus.archive.stores")
 
 SHARDS_OF_CLUSTER = 16
 """The shards of a new bus on a cluster, unless the settings say otherwise."""

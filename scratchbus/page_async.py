@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Never, Unpack
+from typing import Any, Never, Unpack
 
 from pydantic import BaseModel
 
@@ -19,9 +19,9 @@ from scratchbus.domain.representation import public_names
 from scratchbus.domain.values import Duration, Moment, check_page
 from scratchbus.projections.filters import Filter, FilterKeywords, filter_of, keywords_of
 from scratchbus.readmodel.scope import AsyncHost
-from scratchbus.telemetry.lazy import lazy
+from scratchbus.telemetry.lazy import imported_on_first_use
 
-if TYPE_CHECKING:
+with imported_on_first_use(__name__):
     from scratchbus import timetravel
     from scratchbus import work as workers
     from scratchbus.commands import bus_state as bus_state
@@ -36,22 +36,6 @@ if TYPE_CHECKING:
     from scratchbus.domain import trace as traces
     from scratchbus.readmodel import rebuild as rebuilds
     from scratchbus.readmodel import short_ids
-else:
-    change = lazy("scratchbus.commands.change")
-    claims = lazy("scratchbus.commands.claim")
-    execution = lazy("scratchbus.commands.execution")
-    erasure = lazy("scratchbus.commands.erase")
-    event_kinds = lazy("scratchbus.domain.events")
-    exposures = lazy("scratchbus.domain.exposure")
-    exposure_log = lazy("scratchbus.commands.exposure")
-    rebuilds = lazy("scratchbus.readmodel.rebuild")
-    refutation = lazy("scratchbus.commands.refute")
-    short_ids = lazy("scratchbus.readmodel.short_ids")
-    timetravel = lazy("scratchbus.timetravel")
-    traces = lazy("scratchbus.domain.trace")
-    bus_state = lazy("scratchbus.commands.bus_state")
-    trace_queries = lazy("scratchbus.commands.trace")
-    workers = lazy("scratchbus.work")
 
 Names = list[str]
 Observations = list[Observation]  # inside a class with a method `list`, that name is taken

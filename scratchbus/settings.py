@@ -18,13 +18,13 @@ from scratchbus.domain.field_schemas import validator_of
 from scratchbus.domain.ownership import check_instance
 from scratchbus.domain.values import MAX_BYTES, Duration, check_bus, check_source, duration_ms, duration_seconds
 from scratchbus.errors import InvalidInput, InvalidSource, SettingsError, SettingsFileError, shown
-from scratchbus.telemetry.lazy import lazy
+from scratchbus.telemetry.lazy import imported_on_first_use
 
 if TYPE_CHECKING:
-    from scratchbus.domain import yaml_model
     from scratchbus.domain.yaml_model import FileError
-else:
-    yaml_model = lazy("scratchbus.domain.yaml_model")
+
+with imported_on_first_use(__name__):
+    from scratchbus.domain import yaml_model
 
 PREFIX: Final = "SCRATCHBUS_"
 CONFIG_VARIABLE: Final = PREFIX + "CONFIG"

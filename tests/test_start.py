@@ -159,6 +159,19 @@ def test_a_lazy_module_is_imported_on_first_use():
     assert _ran(code).stdout.split() == ["False", "True", "True"]
 
 
+def test_imports_on_first_use_wait_in_the_module_that_declares_them_alone():
+    code = (
+        "import builtins, sys, threading\nfrom scratchbus.telemetry.lazy import imported_on_first_use\n"
+        "plain = builtins.__import__\n"
+        "with imported_on_first_use(__name__):\n    import calendar\n    from xml import dom as documents\n"
+        "    other = threading.Thread(target=exec, args=('import colorsys', {'__name__': 'other'}))\n"
+        "    other.start()\n    other.join()\n"
+        "before = [name in sys.modules for name in ('calendar', 'xml.dom', 'colorsys')]\n"
+        "print(*before, calendar.monthrange(2026, 2)[1], documents.Node.__name__, builtins.__import__ is plain)"
+    )
+    assert _ran(code).stdout.split() == ["False", "False", "True", "28", "Node", "True"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("package", ["scratchbus", "scratchbus.daemon"])
 def test_each_public_name_can_be_used_first(package: str):

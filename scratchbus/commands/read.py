@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
@@ -28,15 +28,12 @@ from scratchbus.readmodel.page_query import Freshness, PastState, active
 from scratchbus.readmodel.queries import get, read_head
 from scratchbus.readmodel.scope import Core, type_of
 from scratchbus.readmodel.search import search
-from scratchbus.telemetry.lazy import lazy
+from scratchbus.telemetry.lazy import imported_on_first_use
 
-if TYPE_CHECKING:
+with imported_on_first_use(__name__):
     import difflib
 
     from scratchbus.domain import events as event_kinds
-else:
-    difflib = lazy("difflib")
-    event_kinds = lazy("scratchbus.domain.events")
 
 
 def entry_filter_of(

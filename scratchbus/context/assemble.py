@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from scratchbus.commands import exposure, notes, preferences, scratchpad, todo, turns
 from scratchbus.commands import notepad as notepads
@@ -39,12 +39,10 @@ from scratchbus.projections.todo import SUBJECT as TODO
 from scratchbus.readmodel.page_query import active
 from scratchbus.readmodel.queries import count_of_open, recollect
 from scratchbus.readmodel.scope import Core
-from scratchbus.telemetry.lazy import lazy
+from scratchbus.telemetry.lazy import imported_on_first_use
 
-if TYPE_CHECKING:
+with imported_on_first_use(__name__):  # most contexts have no scope
     from scratchbus.commands import fact_reads
-else:
-    fact_reads = lazy("scratchbus.commands.fact_reads")  # most contexts have no scope
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from scratchbus.errors import InvalidPosition, shown
-from scratchbus.telemetry.lazy import lazy
+from scratchbus.telemetry.lazy import imported_on_first_use
 
-if TYPE_CHECKING:
+with imported_on_first_use(__name__):  # it imports pydantic
     from scratchbus.domain import values
-else:
-    values = lazy("scratchbus.domain.values")  # which imports pydantic
 
 _TEXT = re.compile(r"(?:(\d{1,5})/)?(\d{1,15})-(\d{1,15})")
 

@@ -7,18 +7,16 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from math import inf
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 from pydantic import Field
 
 from scratchbus.domain.times import UNITS, read_duration
 from scratchbus.errors import InvalidField, InvalidId, InvalidName, InvalidSource, InvalidTTL, shown
-from scratchbus.telemetry.lazy import lazy
+from scratchbus.telemetry.lazy import imported_on_first_use
 
-if TYPE_CHECKING:
+with imported_on_first_use(__name__):
     import ulid
-else:
-    ulid = lazy("ulid")
 
 MAX_BYTES: Final = 64 * 1024
 """The most bytes of UTF-8 in content, and in context or metadata as JSON."""

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from scratchbus.commands import contested_facts, fact_reads, facts, ingest
 from scratchbus.domain.facts import Fact
@@ -15,12 +14,10 @@ from scratchbus.domain.position import Position
 from scratchbus.domain.tokens import TokenCounter, estimate_tokens
 from scratchbus.domain.values import Moment, page_of_scope
 from scratchbus.memory.page_memory import PageMemory, timetravel
-from scratchbus.telemetry.lazy import lazy
+from scratchbus.telemetry.lazy import imported_on_first_use
 
-if TYPE_CHECKING:
+with imported_on_first_use(__name__):
     from scratchbus.timetravel import cut
-else:
-    cut = lazy("scratchbus.timetravel.cut")
 
 
 class Facts(PageMemory):

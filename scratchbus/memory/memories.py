@@ -6,11 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from scratchbus.telemetry.lazy import lazy
+from scratchbus.telemetry.lazy import imported_on_first_use
 
-if TYPE_CHECKING:
+with imported_on_first_use(__name__):
     from scratchbus import timetravel
     from scratchbus.commands import files as file_commands
     from scratchbus.commands import sessions, tasks
@@ -31,28 +30,6 @@ if TYPE_CHECKING:
     from scratchbus.memory import turns as conversations
     from scratchbus.readmodel import relations_in_force as in_force
     from scratchbus.readmodel import scope
-else:
-    in_force = lazy("scratchbus.readmodel.relations_in_force")
-    relation_registry = lazy("scratchbus.domain.relation_registry")
-    knowledge = lazy("scratchbus.memory.facts")
-    file_commands = lazy("scratchbus.commands.files")
-    overview = lazy("scratchbus.memory.overview")
-    notebooks = lazy("scratchbus.memory.notes")
-    scratch_files = lazy("scratchbus.memory.files")
-    notepads = lazy("scratchbus.memory.notepad")
-    observations = lazy("scratchbus.domain.observation")
-    preferred = lazy("scratchbus.memory.preferences")
-    remembered = lazy("scratchbus.domain.memories")
-    runs = lazy("scratchbus.memory.runs")
-    scope = lazy("scratchbus.readmodel.scope")
-    scratchpads = lazy("scratchbus.memory.scratchpad")
-    sessions = lazy("scratchbus.commands.sessions")
-    stores = lazy("scratchbus.memory.items")
-    tasks = lazy("scratchbus.commands.tasks")
-    timetravel = lazy("scratchbus.timetravel")
-    paths = lazy("scratchbus.memory.texts")
-    todos = lazy("scratchbus.memory.todo")
-    conversations = lazy("scratchbus.memory.turns")
 
 
 class Memories:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from scratchbus.telemetry.lazy import lazy
+from scratchbus.telemetry.lazy import imported_on_first_use
 
-if TYPE_CHECKING:
+with imported_on_first_use(__name__):
     from scratchbus import timetravel
     from scratchbus.commands import files as file_commands
     from scratchbus.commands import sessions, tasks
@@ -29,28 +28,6 @@ if TYPE_CHECKING:
     from scratchbus.memory import turns_async as conversations
     from scratchbus.readmodel import relations_in_force as in_force
     from scratchbus.readmodel import scope
-else:
-    in_force = lazy("scratchbus.readmodel.relations_in_force")
-    relation_registry = lazy("scratchbus.domain.relation_registry")
-    knowledge = lazy("scratchbus.memory.facts_async")
-    file_commands = lazy("scratchbus.commands.files")
-    overview = lazy("scratchbus.memory.overview")
-    notebooks = lazy("scratchbus.memory.notes_async")
-    scratch_files = lazy("scratchbus.memory.files_async")
-    notepads = lazy("scratchbus.memory.notepad_async")
-    observations = lazy("scratchbus.domain.observation")
-    preferred = lazy("scratchbus.memory.preferences_async")
-    remembered = lazy("scratchbus.domain.memories")
-    runs = lazy("scratchbus.memory.runs_async")
-    scope = lazy("scratchbus.readmodel.scope")
-    scratchpads = lazy("scratchbus.memory.scratchpad_async")
-    sessions = lazy("scratchbus.commands.sessions")
-    stores = lazy("scratchbus.memory.items_async")
-    tasks = lazy("scratchbus.commands.tasks")
-    timetravel = lazy("scratchbus.timetravel")
-    paths = lazy("scratchbus.memory.texts_async")
-    todos = lazy("scratchbus.memory.todo_async")
-    conversations = lazy("scratchbus.memory.turns_async")
 
 
 class AsyncMemories:

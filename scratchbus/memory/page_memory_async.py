@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 from scratchbus.domain.events import AnyEvent
 from scratchbus.engine.steps import Step
 from scratchbus.readmodel.scope import AsyncHost, Core
-from scratchbus.telemetry.lazy import lazy
+from scratchbus.telemetry.lazy import imported_on_first_use
 
-if TYPE_CHECKING:
+with imported_on_first_use(__name__):  # most programs never read the past
     from scratchbus import timetravel as timetravel
-else:
-    timetravel = lazy("scratchbus.timetravel")  # most programs never read the past
 
 P = ParamSpec("P")
 T = TypeVar("T")

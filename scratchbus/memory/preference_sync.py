@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from scratchbus.commands import preferences
 from scratchbus.domain.memories import Preference
@@ -19,12 +19,10 @@ from scratchbus.engine.steps import Fetch, Step, ask
 from scratchbus.errors import Conflict, InvalidField, InvalidPosition, LogError, RevisionConflict, shown
 from scratchbus.projections.preferences import PREFIX
 from scratchbus.readmodel.scope import Core
-from scratchbus.telemetry.lazy import lazy
+from scratchbus.telemetry.lazy import imported_on_first_use
 
-if TYPE_CHECKING:
+with imported_on_first_use(__name__):
     from scratchbus import timetravel
-else:
-    timetravel = lazy("scratchbus.timetravel")
 
 _TRIES: Final = 5
 _MAX_BYTES: Final = 4 * 1024 * 1024  # bytes of a file

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import MutableMapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from scratchbus.domain.event import Event
 from scratchbus.domain.observation import Observation
@@ -13,12 +13,10 @@ from scratchbus.domain.quoting import encodable
 from scratchbus.domain.values import check_id
 from scratchbus.projections import scratch_page
 from scratchbus.projections.projection import Indexes, Projection
-from scratchbus.telemetry.lazy import lazy
+from scratchbus.telemetry.lazy import imported_on_first_use
 
-if TYPE_CHECKING:
+with imported_on_first_use(__name__):
     from scratchbus.projections import table
-else:
-    table = lazy("scratchbus.projections.table")
 
 SCRATCH_PAGE = Projection(
     Observation,

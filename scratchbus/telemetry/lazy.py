@@ -3,10 +3,11 @@
 Imports dominate the start of a program, and most programs use only few features of a bus. Modules that are rarely
 needed, or slow to import, are therefore declared like this:
 
-    if TYPE_CHECKING:
+    with imported_on_first_use(__name__):
         from scratchbus.commands import erase as erasure
-    else:
-        erasure = lazy("scratchbus.commands.erase")
+
+Type checkers and linters read that as any other import; at run time, `erasure` becomes a placeholder. A module that
+mypyc compiles has to use `lazy` itself, since its imports do not call `__import__`.
 
 An annotation of a public function names a type of such a module as `erasure.Erasure`: then tools that ask for its
 type hints while the program runs find the type.
@@ -14,11 +15,13 @@ type hints while the program runs find the type.
 
 from __future__ import annotations
 
+import builtins
 import os
 from _thread import RLock  # the one of `threading`, which need not be imported
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
@@ -26,8 +29,11 @@ T = TypeVar("T")
 _importing = RLock()
 """Held during a lazy import: threads that import modules which need each other could see them half initialized."""
 
-os.register_at_fork(before=_importing.acquire, after_in_parent=_importing.release, after_in_child=_importing.release)
-# else a child would wait forever for a thread that imports in its parent
+_declaring = RLock()
+"""Held while `imported_on_first_use` replaces `__import__`. Nothing is imported meanwhile, so nobody waits for long."""
+
+for _lock in (_importing, _declaring):  # else a child would wait forever for a thread that imports in its parent
+    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 _names: dict[str, None] = {}
 """The modules with a placeholder."""
@@ -46,6 +52,27 @@ def lazy(name: str) -> Any:
     """Return a placeholder for a module that imports it on first use."""
     _names[name] = None
     return _Lazy(name)
+
+
+@contextmanager
+def imported_on_first_use(importer: str) -> Iterator[None]:
+    """Let the `from package import module` statements of a module, `importer`, that are in the `with` wait.
+
+    Imports of other modules, by other threads, are made as usual meanwhile.
+    """
+    with _declaring:
+        original = builtins.__import__
+
+        def declare(name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0) -> Any:
+            if globals is None or globals.get("__name__") != importer:
+                return original(name, globals, locals, fromlist, level)
+            return SimpleNamespace(**{each: lazy(f"{name}.{each}") for each in fromlist}) if fromlist else lazy(name)
+
+        builtins.__import__ = declare
+        try:
+            yield
+        finally:
+            builtins.__import__ = original
 
 
 def import_from(module: str, name: str) -> Any:
