@@ -33,7 +33,7 @@ from scratchbus.engine.embedded.server import default_directory, directory_of
 from scratchbus.engine.steps import Fetch, Pause, Step
 from scratchbus.errors import FilesUnavailable, InvalidField, NotFound, SessionOver, TooLarge, shown
 from scratchbus.projections.files import PREFIX
-from scratchbus.projections.path_index import Directory
+from scratchbus.projections.memory_index import Directory
 from scratchbus.readmodel.page_query import query_page
 from scratchbus.readmodel.scope import Core
 from scratchbus.settings import Settings

@@ -20,7 +20,7 @@ from scratchbus.domain.preferences import check_key, check_preference, subject_o
 from scratchbus.domain.values import SCOPE_PAGES
 from scratchbus.engine.steps import Step
 from scratchbus.errors import NotFound, shown
-from scratchbus.projections.preference_list import PreferenceList
+from scratchbus.projections.memory_index import PreferenceList
 from scratchbus.projections.preferences import PREFIX
 from scratchbus.readmodel.history import history
 from scratchbus.readmodel.memory_history import history_of

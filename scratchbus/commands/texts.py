@@ -25,7 +25,7 @@ from scratchbus.engine.steps import Pause, Step
 from scratchbus.errors import Conflict, InvalidField, NotFound, TooLarge, VersionConflict, shown
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.writes import MAX_BATCH
-from scratchbus.projections.path_index import Directory
+from scratchbus.projections.memory_index import Directory
 from scratchbus.projections.texts import PREFIX, edited, lines_of
 from scratchbus.readmodel.queries import recollect
 from scratchbus.readmodel.scope import Core

@@ -1,76 +1,46 @@
-"""The conversation of one session in memory: its turns, and the summaries that replace some of them.
-
-The caller feeds it events; it reads nothing itself. It is not thread-safe.
-"""
+"""The conversation of one session in memory: its turns, and the summaries that replace some of them."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 from scratchbus.domain.conversations import SUMMARY, Turn
-from scratchbus.domain.event import Event
 from scratchbus.domain.models import trusted
 from scratchbus.domain.tasks import PREFIX as TASKS
 from scratchbus.domain.tasks import replacement
 from scratchbus.projections import turns
-from scratchbus.projections.subjects import is_over, projection_of
+from scratchbus.projections.memory_index import MemoryIndex
 from scratchbus.projections.tasks import Task
 
 _BYTES = 1_500  # approximate size of a turn or a task without its text
 
 
-class Conversation:
-    """The turns and tasks of a session, by their ids; `size` is their approximate size in bytes."""
+class Conversation(MemoryIndex[Turn | Task]):
+    """The turns and tasks of a session, by their ids."""
 
-    def __init__(self) -> None:
-        self._turns: dict[str, Turn] = {}
-        self._tasks: dict[str, Task] = {}
-        self.size = 0
+    prefixes = (turns.PREFIX, TASKS)
 
-    def load(self, documents: Mapping[str, Any]) -> None:
-        """Add some of the stored turns and tasks, by their ids, in any order."""
-        for id, document in documents.items():
-            self._put(id, document)
-
-    def loaded(self) -> None:
-        """Do nothing: the loaded documents need no order."""
-
-    def evolve(self, event: Event) -> None:
-        """Fold an event; known events, and events that cannot follow the earlier ones, change nothing."""
-        if is_over(event):
-            for documents in (self._turns, self._tasks):
-                for id in [id for id, document in documents.items() if document.seq < event.seq]:
-                    self._put(id, None)
-        elif event.subject.startswith((turns.PREFIX, TASKS)):
-            before = self._turns.get(event.subject) or self._tasks.get(event.subject)
-            if before is None or before.seq < event.seq:
-                self._put(event.subject, projection_of(event.subject).fold(before, event)[0])
-
-    def _put(self, id: str, document: Any) -> None:
-        documents: dict[str, Any] = self._tasks if id.startswith(TASKS) else self._turns
-        before = documents.pop(id, None)
-        self.size += _size(document) - _size(before)
-        if document is not None:
-            documents[id] = document
+    def _size_of(self, document: Turn | Task) -> int:
+        return _BYTES + len((document.content if isinstance(document, Turn) else document.summary) or "")
 
     def __contains__(self, id: str) -> bool:
-        return id in self._turns or id in self._tasks
+        return id in self._documents
+
+    def _turns(self) -> list[Turn]:
+        return [each for each in self._documents.values() if isinstance(each, Turn)]
 
     def original_turns(self, after: str | None = None, limit: int | None = None) -> list[Turn]:
         """Return the turns in order, without summaries: those after the turn with the id `after`, at most `limit`."""
         start = -1 if after is None else _order(after)
-        found = [turn for turn in self._in_order() if turn.role != SUMMARY and _order(turn.id) > start]
-        return found if limit is None else found[:limit]
+        found = [turn for turn in self._turns() if turn.role != SUMMARY and _order(turn.id) > start]
+        return sorted(found, key=lambda turn: _order(turn.id))[:limit]
 
     def documents(self) -> list[tuple[str, Turn | Task]]:
         """Return all turns, summaries and tasks by their ids, in the order in which they began."""
-        found: list[tuple[str, Turn | Task]] = [*self._turns.items(), *self._tasks.items()]
-        return sorted(found, key=lambda each: each[1].added_seq)
-
-    def _in_order(self) -> list[Turn]:
-        return sorted(self._turns.values(), key=lambda turn: _order(turn.id))
+        return sorted(self._documents.items(), key=lambda each: each[1].added_seq)
 
     def shown(self) -> list[Turn]:
         """Return the turns to show to an agent, with summaries in the place of the turns that they replace.
@@ -78,13 +48,14 @@ class Conversation:
         The summary of an ended task replaces, under the id of the task, the turns that belong to it: those appended
         before its end that named it, or that named no task and came after its start.
         """
-        replaced = {id for turn in self._turns.values() for id in turn.replaces}
+        turns = sorted(self._turns(), key=attrgetter("added_seq"))  # turns come before their summaries
+        replaced = {id for turn in turns for id in turn.replaces}
         ended = self._ended_tasks()
         covered: dict[str, list[str]] = {id: [] for id in ended}
         positions: dict[str, int] = {}
         tasks: dict[str, list[str]] = {}
         not_begun, running = deque(ended.items()), list[str]()
-        for turn in sorted(self._turns.values(), key=lambda turn: turn.added_seq):  # turns come before their summaries
+        for turn in turns:
             while not_begun and not_begun[0][1][0].added_seq < turn.added_seq:
                 running.append(not_begun.popleft()[0])
             running = [id for id in running if turn.added_seq < ended[id][0].seq]
@@ -96,7 +67,7 @@ class Conversation:
                 positions[id] = min(position, positions.get(id, position))
                 if turn.id not in replaced:
                     covered[id].append(turn.id)
-        shown = [turn for id, turn in self._turns.items() if id not in replaced and not tasks[id]]
+        shown = [turn for turn in turns if turn.id not in replaced and not tasks[turn.id]]
         for id, (task, outer) in ended.items():
             if id not in replaced and covered[id] and not any(covered[other] for other in outer):
                 shown.append(_summary_of(id, task, covered[id]))
@@ -104,10 +75,11 @@ class Conversation:
 
     def _ended_tasks(self) -> dict[str, tuple[Task, list[str]]]:
         """Return the ended tasks in the order in which they began, each with those that also ended after it."""
-        ended = [(id, task) for id, task in self._tasks.items() if task.summary is not None]
         found: dict[str, tuple[Task, list[str]]] = {}
         running: list[tuple[str, Task]] = []
-        for id, task in sorted(ended, key=lambda each: each[1].added_seq):
+        for id, task in self.documents():
+            if not isinstance(task, Task) or task.summary is None:
+                continue
             running = [each for each in running if task.added_seq < each[1].seq]
             found[id] = task, [other for other, outer in running if task.seq < outer.seq]
             running.append((id, task))
@@ -149,9 +121,3 @@ def _summary_of(id: str, task: Task, replaces: list[str]) -> Turn:
     fields = {"id": id, "role": SUMMARY, "content": replacement(task.title, task.summary or ""), "tokens": None}
     values = {name: value for name, value in task.__dict__.items() if name not in ("title", "summary")}
     return trusted(Turn, {**values, **fields, "task": id, "replaces": replaces, "source": ""})
-
-
-def _size(document: Turn | Task | None) -> int:
-    if document is None:
-        return 0
-    return _BYTES + (len(document.content) if isinstance(document, Turn) else len(document.summary or ""))

@@ -1,7 +1,4 @@
-"""The items of one store in memory, with search by namespace, by filter and by words of their texts.
-
-The caller feeds it events; it reads nothing itself. It is not thread-safe.
-"""
+"""The items of one store in memory, with search by namespace, by filter and by words of their texts."""
 
 from __future__ import annotations
 
@@ -11,10 +8,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
-from scratchbus.domain.event import Event
 from scratchbus.domain.items import PREFIX, Namespace, StoreItem
 from scratchbus.errors import InvalidField, shown
-from scratchbus.projections.table import PROJECTIONS
+from scratchbus.projections.memory_index import MemoryIndex
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -45,38 +41,26 @@ class NamespaceMatch(NamedTuple):
         return all(pattern in ("*", label) for pattern, label in zip(path, labels, strict=False))
 
 
-class ItemIndex:
-    """The items of a store, including deleted ones; `size` is their approximate size in bytes."""
+class ItemIndex(MemoryIndex[StoreItem]):
+    """The items of a store, including deleted ones."""
+
+    prefixes = (PREFIX,)
 
     def __init__(self) -> None:
-        self._all: dict[str, StoreItem] = {}
+        super().__init__()
         self._spaces: dict[Namespace, dict[str, StoreItem]] = {}  # each sorted, and all by their first items
         self._is_sorted = True
         self._expiring: set[str] = set()
         self._fulltext: Connection | None = None
         self._unindexed: dict[str, None] = {}
         self._rows: dict[str, int] = {}
-        self.size = 0
-
-    def load(self, documents: Mapping[str, StoreItem]) -> None:
-        """Add some of the stored items, by their subjects, in any order."""
-        for item in documents.values():
-            self._put(item)
 
     def loaded(self) -> None:
         """Sort the items into the order in which they were first put."""
-        items, self._spaces = sorted(self._all.values(), key=lambda item: item.added_seq), {}
+        items, self._spaces = sorted(self._documents.values(), key=lambda item: item.added_seq), {}
         self._is_sorted = True
         for item in items:
-            self._put(item)
-
-    def evolve(self, event: Event) -> None:
-        """Fold an event; known events change nothing."""
-        before = self._all.get(event.subject)
-        if event.subject.startswith(PREFIX) and (before is None or before.seq < event.seq):
-            after, _ = PROJECTIONS["item"].fold(before, event)
-            if isinstance(after, StoreItem):
-                self._put(after)
+            self._put(item.id, item)
 
     @property
     def has_expiring(self) -> bool:
@@ -90,7 +74,7 @@ class ItemIndex:
 
     def expired(self, now_ms: float) -> list[StoreItem]:
         """Return the items that have expired and are not deleted."""
-        return [item for item in map(self._all.__getitem__, self._expiring) if not _is_live(item, now_ms)]
+        return [item for item in map(self._documents.__getitem__, self._expiring) if not _is_live(item, now_ms)]
 
     def search(
         self, prefix: Namespace, condition: Mapping[str, Any], query: str, limit: int, offset: int, now_ms: float
@@ -130,10 +114,11 @@ class ItemIndex:
             if namespace[: len(prefix)] == prefix:
                 yield from items.values()
 
-    def _put(self, item: StoreItem) -> None:
-        before = self._all.get(item.id)
-        self.size += _size(item) - _size(before)
-        self._all[item.id] = item
+    def _put(self, subject: str, item: StoreItem | None) -> None:
+        before = self._documents.get(subject)
+        super()._put(subject, item)
+        if item is None:
+            return
         self._unindexed[item.id] = None
         if item.expires_ms is None:
             self._expiring.discard(item.id)
@@ -154,12 +139,15 @@ class ItemIndex:
             elif was_first:
                 self._is_sorted = False
 
+    def _size_of(self, document: StoreItem) -> int:
+        return _BYTES + len(document.text or "") + sum(map(len, _texts(document.value)))
+
     def _matching(self, query: str) -> Iterator[FoundItem]:
         """Yield the items that have any word of a query, best match first."""
         index = self._updated_fulltext()
         terms = " OR ".join(f'"{word}"' for word in _WORD.findall(query)[:_MAX_WORDS])
         rows = index.execute("SELECT id, -rank FROM items WHERE text MATCH ?", (terms,)).fetchall()
-        found = [FoundItem(self._all[id], score) for id, score in rows]
+        found = [FoundItem(self._documents[id], score) for id, score in rows]
         yield from sorted(found, key=lambda each: (-(each.score or 0.0), each.item.added_seq))
 
     def _updated_fulltext(self) -> Connection:
@@ -171,7 +159,7 @@ class ItemIndex:
             weakref.finalize(self, index.close).atexit = False
             index.execute("CREATE VIRTUAL TABLE items USING fts5(id UNINDEXED, text, tokenize='porter unicode61')")
             self._fulltext = index
-        changed = [self._all[id] for id in self._unindexed]
+        changed = [self._documents[id] for id in self._unindexed]
         self._fulltext.execute("BEGIN")
         try:
             outdated = [(self._rows[item.id],) for item in changed if item.id in self._rows]
@@ -202,10 +190,6 @@ def _texts(value: Any) -> Iterator[str]:
     elif isinstance(value, list):
         for each in value:
             yield from _texts(each)
-
-
-def _size(item: StoreItem | None) -> int:
-    return 0 if item is None else _BYTES + len(item.text or "") + sum(map(len, _texts(item.value)))
 
 
 def _is_live(item: StoreItem, now_ms: float) -> bool:

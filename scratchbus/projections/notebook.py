@@ -1,7 +1,4 @@
-"""The notes of one session in memory, with search by text and tags.
-
-The caller feeds it events; it reads nothing itself. It is not thread-safe.
-"""
+"""The notes of one session in memory, with search by text and tags."""
 
 from __future__ import annotations
 
@@ -9,28 +6,27 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter, itemgetter
 
-from scratchbus.domain.event import Event
 from scratchbus.domain.memories import Note
 from scratchbus.projections import notes
-from scratchbus.projections.subjects import is_over
-from scratchbus.projections.table import PROJECTIONS
+from scratchbus.projections.memory_index import MemoryIndex
 
 _BLOCK = 128  # notes whose texts are searched as one
 _NOTE_BYTES = 1_500  # approximate size of a note without its text, which is kept twice
 
 
-class Notebook:
-    """The notes of a session, in the order in which they were added; `size` is their approximate size in bytes."""
+class Notebook(MemoryIndex[Note]):
+    """The notes of a session, in the order in which they were added."""
+
+    prefixes = (notes.PREFIX,)
 
     def __init__(self, its_notes: Iterable[Note] = ()) -> None:
+        super().__init__()
         self._unsorted: dict[str, Note] = {}
-        self._notes: dict[str, Note] = {}
         self._texts: dict[str, str] = {}
         self._blocks: list[_Block] = []
         self._block_of: dict[str, _Block] = {}
         self._tagged: defaultdict[str, dict[str, None]] = defaultdict(dict)
         self._tags: Counter[str] = Counter()
-        self.size = 0
         self.load({note.id: note for note in its_notes})
         self.loaded()
 
@@ -41,11 +37,11 @@ class Notebook:
     def loaded(self) -> None:
         """Sort the loaded notes; called before the first event."""
         for note in sorted(self._unsorted.values(), key=lambda note: note.added_seq):
-            self._put(None, note)
+            self._put(note.id, note)
         self._unsorted.clear()
 
     def __len__(self) -> int:
-        return len(self._notes)
+        return len(self._documents)
 
     @property
     def total_tags(self) -> int:
@@ -55,17 +51,6 @@ class Notebook:
     def tags(self) -> dict[str, int]:
         """Return the tags in alphabetical order, each with its number of notes."""
         return {tag: self._tags[tag] for tag in sorted(self._tags, key=lambda tag: (tag.casefold(), tag))}
-
-    def evolve(self, event: Event) -> None:
-        """Fold an event; known events, and events that cannot follow the earlier ones, change nothing."""
-        if is_over(event):
-            for note in [note for note in self._notes.values() if note.seq < event.seq]:
-                self._put(note, None)
-        elif event.subject.startswith(notes.PREFIX):
-            before = self._notes.get(event.subject)
-            if before is None or before.seq < event.seq:
-                after, _ = PROJECTIONS["note"].fold(before, event)
-                self._put(before, after if isinstance(after, Note) else None)
 
     def search(self, query: str, tags: Sequence[str]) -> list[Note]:
         """Return the notes that contain a text and have all these tags, ignoring case.
@@ -82,28 +67,32 @@ class Notebook:
 
     def _with_all(self, tags: Sequence[str]) -> Iterable[Note]:
         groups = sorted((self._tagged.get(tag.casefold(), {}) for tag in tags), key=len)
-        found = [self._notes[id] for id in groups[0] if all(id in group for group in groups[1:])]
+        found = [self._documents[id] for id in groups[0] if all(id in group for group in groups[1:])]
         return sorted(found, key=attrgetter("added_seq"), reverse=True)
 
     def _with_text(self, folded_query: str) -> Iterable[Note]:
         """Yield the notes of the blocks that contain a text."""
         for block in reversed(self._blocks):
             if folded_query in block.text(self._texts):
-                yield from (self._notes[id] for id in reversed(block.ids))
+                yield from (self._documents[id] for id in reversed(block.ids))
 
-    def _put(self, before: Note | None, after: Note | None) -> None:
-        """Replace a note in all indexes; `before` is None for a new one, `after` for a deleted one."""
+    def _put(self, subject: str, document: Note | None) -> None:
+        """Replace a note in all indexes."""
+        before = self._documents.get(subject)
+        super()._put(subject, document)
         if before is not None:
             self._untag(before)
-            self._block_of[before.id].joined = None
-            if after is None:
-                del self._notes[before.id], self._texts[before.id], self._block_of.pop(before.id).ids[before.id]
-        if after is not None:
-            self._notes[after.id] = after
-            self._texts[after.id] = after.content.casefold()
-            self._tag(after)
+            self._block_of[subject].joined = None
+            if document is None:
+                del self._texts[subject], self._block_of.pop(subject).ids[subject]
+        if document is not None:
+            self._texts[subject] = document.content.casefold()
+            self._tag(document)
             if before is None:
-                self._enter(after.id)
+                self._enter(subject)
+
+    def _size_of(self, document: Note) -> int:
+        return _NOTE_BYTES + 2 * len(document.content)
 
     def _enter(self, id: str) -> None:
         """Put the id of a new note into the last block, or a new one."""
@@ -113,13 +102,11 @@ class Notebook:
         block.ids[id] = block.joined = None
 
     def _tag(self, note: Note) -> None:
-        self.size += _NOTE_BYTES + 2 * len(note.content)
         self._tags.update(note.tags)
         for tag in note.tags:
             self._tagged[tag.casefold()][note.id] = None
 
     def _untag(self, note: Note) -> None:
-        self.size -= _NOTE_BYTES + 2 * len(note.content)
         for tag in note.tags:
             self._tags[tag] -= 1
             if not self._tags[tag]:

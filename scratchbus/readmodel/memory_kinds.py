@@ -9,9 +9,8 @@ from scratchbus.domain.memories import Note, Preference
 from scratchbus.projections import notes, preferences, session
 from scratchbus.projections.conversation import Conversation
 from scratchbus.projections.item_index import ItemIndex
+from scratchbus.projections.memory_index import Directory, PreferenceList
 from scratchbus.projections.notebook import Notebook
-from scratchbus.projections.path_index import Directory
-from scratchbus.projections.preference_list import PreferenceList
 from scratchbus.projections.tasks import Task
 from scratchbus.readmodel.memory_cache import MemoryKind
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from scratchbus.domain import registry_yaml
     from scratchbus.domain.registry import ObservationType, Registry
     from scratchbus.domain.relation_registry import RelationRegistry
-    from scratchbus.projections import conversation, item_index, notebook, path_index, preference_list
+    from scratchbus.projections import conversation, item_index, memory_index, notebook
     from scratchbus.readmodel import fact_index, memory_cache, memory_kinds, registry_files, relations_file
 else:
     memory_cache = lazy("scratchbus.readmodel.memory_cache")
@@ -89,7 +89,7 @@ class Core:
         return memory_cache.MemoryCache(memory_kinds.NOTES)
 
     @once
-    def preferences(self) -> memory_cache.MemoryCache[preference_list.PreferenceList]:
+    def preferences(self) -> memory_cache.MemoryCache[memory_index.PreferenceList]:
         """The preferences of scopes."""
         return memory_cache.MemoryCache(memory_kinds.PREFERENCES)
 
@@ -109,7 +109,7 @@ class Core:
         return memory_cache.MemoryCache(memory_kinds.CONVERSATIONS)
 
     @once
-    def directories(self) -> memory_cache.MemoryCache[path_index.Directory]:
+    def directories(self) -> memory_cache.MemoryCache[memory_index.Directory]:
         """The files of sessions, and the texts of scopes."""
         return memory_cache.MemoryCache(memory_kinds.DIRECTORIES)
 

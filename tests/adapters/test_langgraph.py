@@ -180,9 +180,9 @@ def age(bus: Bus, key: str, ms: int) -> None:
     held = bus.core.items._cached
     (cached,) = held.values()
     index = cached.memory
-    (item,) = [each for each in index._all.values() if each.key == key]
+    (item,) = [each for each in index._documents.values() if each.key == key]
     assert isinstance(item, StoreItem)
-    index._put(item.model_copy(update={"expires_ms": (item.expires_ms or 0) - ms}))
+    index._put(item.id, item.model_copy(update={"expires_ms": (item.expires_ms or 0) - ms}))
 
 
 def test_an_item_expires_after_its_last_use(bus: Bus, store: ScratchbusStore):
