@@ -51,6 +51,7 @@ from scratchbus.domain.page_events import Due as Due
 from scratchbus.domain.page_events import Erased as Erased
 from scratchbus.domain.page_events import Lapsed as Lapsed
 from scratchbus.domain.page_events import Linked as Linked
+from scratchbus.domain.page_events import PageEvent
 from scratchbus.domain.page_events import ReasonCode as ReasonCode
 from scratchbus.domain.page_events import RelationsChanged as RelationsChanged
 from scratchbus.domain.page_events import Released as Released
@@ -60,20 +61,7 @@ from scratchbus.domain.page_events import TypesChanged as TypesChanged
 from scratchbus.domain.page_events import Updated as Updated
 
 AnyEvent = Annotated[
-    Added
-    | Updated
-    | Repeated
-    | StatusChanged
-    | Claimed
-    | Released
-    | Lapsed
-    | Linked
-    | Due
-    | Cleared
-    | Erased
-    | TypesChanged
-    | RelationsChanged
-    | ContextRendered
+    PageEvent
     | NotepadWritten
     | NotepadEdited
     | NoteAdded

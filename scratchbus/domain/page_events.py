@@ -7,7 +7,7 @@ which a short program starts.
 # no `from __future__ import annotations`: pydantic evaluates strings again for every class that inherits them
 
 from datetime import datetime
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 from pydantic import Field
 
@@ -170,23 +170,22 @@ class ContextRendered(Event):
     tokens: Whole
 
 
-PAGE_EVENTS: Final[dict[str, type[Event]]] = {
-    each.model_fields["kind"].default: each
-    for each in (
-        Added,
-        Updated,
-        Repeated,
-        StatusChanged,
-        Claimed,
-        Released,
-        Lapsed,
-        Linked,
-        Due,
-        Cleared,
-        Erased,
-        TypesChanged,
-        RelationsChanged,
-        ContextRendered,
-    )
-}
+PageEvent = (
+    Added
+    | Updated
+    | Repeated
+    | StatusChanged
+    | Claimed
+    | Released
+    | Lapsed
+    | Linked
+    | Due
+    | Cleared
+    | Erased
+    | TypesChanged
+    | RelationsChanged
+    | ContextRendered
+)
+
+PAGE_EVENTS: Final[dict[str, type[Event]]] = {each.model_fields["kind"].default: each for each in get_args(PageEvent)}
 """The class of each of these kinds."""
