@@ -14,7 +14,8 @@ from typing import Any, Final, NamedTuple
 import click
 
 import scratchbus
-from scratchbus.cli.commands import BusCommand, given, listed, write_files
+from scratchbus.cli.agreed_files import write_files
+from scratchbus.cli.commands import BusCommand, given, listed
 from scratchbus.cli.invocation import Invocation, pass_invocation
 from scratchbus.cli.status_view import default_bus
 from scratchbus.errors import SettingsError

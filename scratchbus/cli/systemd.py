@@ -12,7 +12,8 @@ from typing import Any, Final
 import click
 
 import scratchbus
-from scratchbus.cli.commands import BusGroup, given, write_files
+from scratchbus.cli.agreed_files import write_files
+from scratchbus.cli.commands import BusGroup, given
 from scratchbus.cli.invocation import Invocation, pass_invocation
 from scratchbus.errors import SettingsError
 
