@@ -28,9 +28,10 @@ with imported_on_first_use(__name__):
 
 PREFIX: Final = "SCRATCHBUS_"
 CONFIG_VARIABLE: Final = PREFIX + "CONFIG"
+"""The environment variable that names the settings file, unless the caller does."""
+
 MAX_BUDGET: Final = 200_000
 """The most tokens that a tool or a request may ask for; programs are not limited."""
-"""The environment variable that names the settings file, unless the caller does."""
 
 DurationName = Literal[
     "default_expiration",

@@ -15,8 +15,9 @@ from scratchbus.commands.first_attempts import (
     check_keys,
     digest_of_addition,
     earlier_additions,
+    recall_batch,
 )
-from scratchbus.commands.observations import left_by, recall_all
+from scratchbus.commands.observations import left_by
 from scratchbus.commands.references import check_blockers, check_known_ids, check_trigger
 from scratchbus.domain.checks import check_size
 from scratchbus.domain.event import ENVELOPE
@@ -128,25 +129,18 @@ def add_all(core: Core, page: str, items: Sequence[dict[str, Any]], event_id: st
             raise
         appended = yield from append_with_old_digests(core, page, writes, items, batch_size)
     if appended.recalled is not None:
-        found = yield from recall_all(core, page, appended.recalled)
+        found = yield from recall_batch(core, page, appended.recalled)
         check_keys(writes, found)
-        last = {each.id: each for each in found}  # as the whole batch left them
-        return [last[each.id] for each in found]
+        return found
     subjects: list[str] = []
     added: dict[str, Observation] = {}
     outdated: dict[str, Written] = {}
     for write, row in zip(writes, appended.written, strict=True):
         subjects.append(row.subject)
         if row.kind == "added":
-            fields = (
-                write.event_or_draft.fields
-                if isinstance(write.event_or_draft, Draft)
-                else write.event_or_draft.__dict__
-            )
-            before = prepared.get(row.subject)
-            added[row.subject] = scratch_page.added(
-                row.subject, page, write.event_or_draft.type, fields, row.position, before
-            )
+            draft, before = write.event_or_draft, prepared.get(row.subject)
+            fields = draft.fields if isinstance(draft, Draft) else draft.__dict__
+            added[row.subject] = scratch_page.added(row.subject, page, draft.type, fields, row.position, before)
         if row.kind != "added" or row.version > 1:
             outdated[row.subject] = row
     if outdated:
@@ -203,14 +197,10 @@ def decide(
         fields["source"] = source
     if kind.default_owner is not None:
         fields.setdefault("owner", kind.default_owner)
-    if status != _DEFAULTS["status"]:
-        fields["status"] = status
-    if status_class != _DEFAULTS["status_class"]:
-        fields["status_class"] = status_class
-    if kind.priority != _DEFAULTS["priority"]:
-        fields["priority"] = kind.priority
-    if value_of("times", 1) != 1:
-        fields["times"] = arguments["times"]
+    times = value_of("times", 1)
+    for name, value in zip(_NOT_AS_GIVEN, (status, status_class, kind.priority, times), strict=True):
+        if value != _DEFAULTS[name]:
+            fields[name] = value  # noqa: PERF403  # see above
     if ttl is not None:
         fields["ttl"] = ttl
     elif expires_at is not None:
@@ -288,6 +278,9 @@ _REPEATED = Repeated.model_fields.keys() & Added.model_fields.keys() - ENVELOPE
 
 _DEFAULTS = {name: default_of(field) for name, field in Added.model_fields.items() if not field.is_required()}
 """The default values of an `added` event."""
+
+_NOT_AS_GIVEN = ("status", "status_class", "priority", "times")
+"""The fields that the type decides, or that always have a value."""
 
 _DECIDED = frozenset({*GUARDS, "type", "source", "status", "times", "ttl", "expires_at"})
 """The arguments that are not in the body of the event, or not always as given."""

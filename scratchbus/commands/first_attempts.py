@@ -80,8 +80,13 @@ def earlier_additions(
     positions = yield from _find(core, page, writes)
     if positions is None:
         return None
+    return (yield from recall_batch(core, page, positions))
+
+
+def recall_batch(core: Core, page: str, positions: list[Position]) -> Step[list[Observation]]:
+    """Return the observations of additions at these positions, as the whole batch left them."""
     found = yield from recall_all(core, page, positions)
-    last = {each.id: each for each in found}  # as the whole batch left them
+    last = {each.id: each for each in found}
     return [last[each.id] for each in found]
 
 

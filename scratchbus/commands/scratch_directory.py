@@ -101,18 +101,15 @@ class ScratchDirectory:
 
     def try_lock(self) -> IO[bytes] | None:
         """Return the lock of the directory, held until it is closed; None if someone else holds it."""
-        with self._translated_errors(""), self._open_directory("", is_new=True) as base:
+        with self._translated_errors(""), self._open_directory("", is_new=True) as base, ExitStack() as stack:
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-            lock = os.fdopen(os.open(_LOCK, flags, 0o600, dir_fd=base), "rb+", buffering=0)
-            try:
+            descriptor = os.open(_LOCK, flags, 0o600, dir_fd=base)
+            lock: IO[bytes] = stack.enter_context(os.fdopen(descriptor, "rb+", buffering=0))
+            with suppress(BlockingIOError):
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                lock.close()
-                return None
-            except BaseException:
-                lock.close()
-                raise
-            return lock
+                stack.pop_all()  # the caller closes it
+                return lock
+        return None
 
     def put(self, path: str, content: bytes) -> None:
         """Write a whole file, and create the directories above it. The caller must hold the lock.
@@ -175,14 +172,9 @@ class ScratchDirectory:
 
     def scan(self) -> list[FileOnDisk]:
         """Return all regular files, by path, without those whose names are not valid here."""
-        found: list[FileOnDisk] = []
-        with self._translated_errors(""):
-            try:
-                with self._open_directory(_FILES) as top:
-                    found += _walk(top, "")
-            except FileNotFoundError:
-                return []
-        return sorted(found)
+        with self._translated_errors(""), suppress(FileNotFoundError), self._open_directory(_FILES) as top:
+            return sorted(_walk(top, ""))
+        return []
 
     def discard(self, before: float) -> int:
         """Delete files last written before a time (seconds), then empty directories; return the number of files."""

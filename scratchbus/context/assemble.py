@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from scratchbus.commands import exposure, notes, preferences, scratchpad, todo, turns
@@ -207,16 +207,7 @@ def surface(core: Core, request: ContextRequest, record: bool, event_id: str | N
     shown_ids = {id(item) for item in layout.chosen.get("surfaced", ())}
     context = yield from _finish(core, request, layout, record, event_id)
     matches_shown = [match for match in matches if id(match.item) in shown_ids]
-    return Surfaced(
-        context.text,
-        context.tokens,
-        context.budget,
-        context.left_out,
-        context.exposed,
-        context.position,
-        context.parts,
-        matches_shown,
-    )
+    return Surfaced(**{each.name: getattr(context, each.name) for each in fields(context)}, matches=matches_shown)
 
 
 def compacted(core: Core, session: str, system: str, summary: str) -> Step[str]:

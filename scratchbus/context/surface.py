@@ -43,7 +43,7 @@ def rank(query: str, items: Sequence[Candidate]) -> list[Match]:
     counts three quarters, a very old one half. A query without words ranks everything by priority and age alone.
     """
     relevance = _relevance(query, items)
-    newest = max((_age_of(item) for item in items), default=0)
+    newest = max((item.ms for item in items), default=0)
     matches = [Match(items[index], score * _weight(items[index], newest)) for index, score in relevance]
     return sorted(matches, key=lambda match: (-match.score, match.item.id))
 
@@ -67,10 +67,6 @@ def _texts(item: Candidate) -> Iterator[str]:
         yield storable(text)
 
 
-def _age_of(item: Candidate) -> int:
-    return int(item.updated_at.timestamp() * 1000)
-
-
 def _weight(item: Candidate, newest: int) -> float:
     priority = item.priority if isinstance(item, Observation) else _NOTE_PRIORITY
-    return (1 + priority / 100) * (0.5 + exp2(-1 - (newest - _age_of(item)) / _HALF_LIFE_MS))
+    return (1 + priority / 100) * (0.5 + exp2(-1 - (newest - item.ms) / _HALF_LIFE_MS))

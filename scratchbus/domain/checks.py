@@ -133,14 +133,14 @@ def check_object(field: str, value: object) -> dict[str, Any]:
         text = _to_json(dict(value))
         size = len(text.encode())
     except (TypeError, ValueError, RecursionError) as error:
-        if isinstance(error, RecursionError) and (depth := _depth_of(value)) > MAX_DEPTH:
-            raise TooLarge(field, depth, MAX_DEPTH, "levels", "nest it less") from None
+        if isinstance(error, RecursionError):
+            _check_depth(field, value)
         raise InvalidField(field, f"is not a JSON object: {error}") from None
     if size > MAX_BYTES:
         raise TooLarge(field, size, MAX_BYTES)
     parsed: dict[str, Any] = _from_json(field, text)
-    if text.count("{") + text.count("[") > MAX_DEPTH and (depth := _depth_of(parsed)) > MAX_DEPTH:
-        raise TooLarge(field, depth, MAX_DEPTH, "levels", "nest it less")
+    if text.count("{") + text.count("[") > MAX_DEPTH:
+        _check_depth(field, parsed)
     return parsed
 
 
@@ -164,23 +164,17 @@ def _from_json(field: str, text: str) -> Any:
     """Return the value of a JSON text. Raises TooLarge for a whole number with too many digits."""
     if _LONG_NUMBER.search(text) is None:
         return json.loads(text)
-    digits: list[int] = []
-    parsed = json.loads(text, parse_int=lambda number: _whole(number, digits))
-    if digits:
-        raise TooLarge(field, max(digits), MAX_DIGITS, "digits of a whole number", "write it as a text")
-    return parsed
 
-
-def _whole(number: str, digits: list[int]) -> int:
-    """Return a whole number of JSON; for one that is too long, append its number of digits to `digits`."""
-    length = len(number.lstrip("-"))
-    if length <= MAX_DIGITS:
+    def whole(number: str) -> int:
+        digits = len(number.lstrip("-"))
+        if digits > MAX_DIGITS:
+            raise TooLarge(field, digits, MAX_DIGITS, "digits of a whole number", "write it as a text")
         return int(number)
-    digits.append(length)
-    return 0
+
+    return json.loads(text, parse_int=whole)
 
 
-def _depth_of(value: Any) -> int:
+def _check_depth(field: str, value: Any) -> None:
     level, depth = [value], 0
     while level:
         depth += 1
@@ -190,7 +184,8 @@ def _depth_of(value: Any) -> int:
             for child in (container.values() if isinstance(container, Mapping) else container)
         )
         level = [child for child in inner if isinstance(child, dict | list)]
-    return depth
+    if depth > MAX_DEPTH:
+        raise TooLarge(field, depth, MAX_DEPTH, "levels", "nest it less") from None
 
 
 def check_label(field: str, value: object) -> str:
@@ -198,6 +193,9 @@ def check_label(field: str, value: object) -> str:
     if not isinstance(value, str) or not 0 < len(value) <= MAX_LABEL or not value.isprintable() or value.isspace():
         raise InvalidField(field, f"{shown(value)} must be 1 to {MAX_LABEL} printable characters")
     return value
+
+
+check_action = partial(check_label, "action")
 
 
 def check_tags(tags: object, maximum: int = sys.maxsize) -> list[str]:
@@ -281,11 +279,6 @@ def check_dedupe_key(key: object) -> str:
     return key
 
 
-def check_action(action: object) -> str:
-    """Return the name of an action."""
-    return check_label("action", action)
-
-
 def check_memory_id(noun: str, id: object, field: str = "id", *other_nouns: str) -> str:
     """Return the id of a memory: a noun such as `note`, `_` and a number. Raises InvalidId."""
     nouns = "|".join((noun, *other_nouns))
@@ -303,6 +296,4 @@ def check_given_reason(reason: object, advice: str) -> str:
 
 def check_reason(reason: str | None) -> str | None:
     """Return a reason of at most 4 KiB, or None."""
-    if reason is None:
-        return None
-    return check_content(reason, MAX_REASON, "reason")
+    return None if reason is None else check_content(reason, MAX_REASON, "reason")
