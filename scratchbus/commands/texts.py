@@ -120,11 +120,6 @@ def _problem_at(path: str, texts: Mapping[str, Text]) -> str:
     return f"{shown(path)} is a directory" if path not in texts and _below(texts, path) else ""
 
 
-def change(core: Core, page: str, kind: type[MemoryEdit], arguments: Mapping[str, Any]) -> Step[Text]:
-    """Edit a text."""
-    return cast(Text, (yield from edit(core, page, kind.parse(arguments))))
-
-
 def read(core: Core, page: str, path: str) -> Step[Text]:
     """Return a text. Raises NotFound."""
     subject = subject_of(PREFIX, check_path(path))

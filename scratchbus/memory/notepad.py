@@ -4,12 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from scratchbus.commands import notepad
-from scratchbus.commands.memory import edit
-from scratchbus.commands.memory_edit import MemoryEdit
 from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.memories import Revised
 from scratchbus.domain.values import page_of_session
@@ -43,12 +38,12 @@ class Notepad(PageMemory):
         With a `revision`, the text is replaced only if it is still at that revision (0: still empty). Raises
         RevisionConflict.
         """
-        return self._edit(notepad.WriteNotepad, locals())
+        return notepad.revision_of(self._edit(notepad.WriteNotepad, locals()))
 
     def append(self, text: str, *, line: bool = False, event_id: str | None = None) -> int:
         """Append a text exactly as given, or with `line` as a line of its own. Returns the new revision."""
         if line:
-            return self._edit(notepad.AppendLine, locals())
+            return notepad.revision_of(self._edit(notepad.AppendLine, locals()))
         return self.update("append", text, event_id=event_id)
 
     def update(
@@ -66,11 +61,7 @@ class Notepad(PageMemory):
         The text to find or delete must occur exactly once; with `replace_all`, all occurrences are edited, at least
         one. Returns the new revision.
         """
-        return self._edit(notepad.UpdateNotepad, locals())
-
-    def _edit(self, kind: type[MemoryEdit], arguments: Mapping[str, Any]) -> int:
-        command = kind.parse(arguments)
-        return notepad.revision_of(self._do(edit, command))
+        return notepad.revision_of(self._edit(notepad.UpdateNotepad, locals()))
 
     def history(self) -> list[AnyEvent]:
         """Return all edits as events, oldest first, also after the session has ended. Raises PositionLost."""

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from scratchbus.commands import notepad
-from scratchbus.commands.memory import edit
-from scratchbus.commands.memory_edit import MemoryEdit
 from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.memories import Revised
 from scratchbus.domain.values import page_of_session
@@ -41,12 +36,12 @@ class AsyncNotepad(AsyncPageMemory):
         With a `revision`, the text is replaced only if it is still at that revision (0: still empty). Raises
         RevisionConflict.
         """
-        return await self._edit(notepad.WriteNotepad, locals())
+        return notepad.revision_of(await self._edit(notepad.WriteNotepad, locals()))
 
     async def append(self, text: str, *, line: bool = False, event_id: str | None = None) -> int:
         """Append a text exactly as given, or with `line` as a line of its own. Returns the new revision."""
         if line:
-            return await self._edit(notepad.AppendLine, locals())
+            return notepad.revision_of(await self._edit(notepad.AppendLine, locals()))
         return await self.update("append", text, event_id=event_id)
 
     async def update(
@@ -64,11 +59,7 @@ class AsyncNotepad(AsyncPageMemory):
         The text to find or delete must occur exactly once; with `replace_all`, all occurrences are edited, at least
         one. Returns the new revision.
         """
-        return await self._edit(notepad.UpdateNotepad, locals())
-
-    async def _edit(self, kind: type[MemoryEdit], arguments: Mapping[str, Any]) -> int:
-        command = kind.parse(arguments)
-        return notepad.revision_of(await self._do(edit, command))
+        return notepad.revision_of(await self._edit(notepad.UpdateNotepad, locals()))
 
     async def history(self) -> list[AnyEvent]:
         """Return all edits as events, oldest first, also after the session has ended. Raises PositionLost."""

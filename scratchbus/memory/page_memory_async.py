@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Concatenate, ParamSpec, TypeVar
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from scratchbus.commands.memory import edit
+from scratchbus.commands.memory_edit import MemoryEdit
+from scratchbus.domain.document import Remembered
 from scratchbus.domain.events import AnyEvent
 from scratchbus.engine.steps import Step
 from scratchbus.readmodel.scope import AsyncHost, Core
@@ -34,3 +37,7 @@ class AsyncPageMemory:
     ) -> Awaitable[T]:
         """Run an operation on the page with these arguments, and return its result."""
         return self._bus.converse(operation(self._bus.core, self._page, *args, **kwargs))
+
+    def _edit(self, kind: type[MemoryEdit], arguments: Mapping[str, Any]) -> Awaitable[Remembered | None]:
+        """Carry out an edit with these arguments, and return the resulting document."""
+        return self._do(edit, kind.parse(arguments))

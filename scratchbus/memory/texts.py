@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from scratchbus.commands import texts
 from scratchbus.domain.conversations import Text, check_path, subject_of
 from scratchbus.domain.values import page_of_scope
@@ -39,11 +41,11 @@ class Texts(PageMemory):
 
     def replace(self, path: str, old: str, new: str, *, event_id: str | None = None) -> Text:
         """Replace a part of a text; the part must occur exactly once."""
-        return self._do(texts.change, texts.ReplaceInText, locals())
+        return cast(Text, self._edit(texts.ReplaceInText, locals()))
 
     def insert(self, path: str, line: int, text: str, *, event_id: str | None = None) -> Text:
         """Insert lines after this many lines; 0 inserts them first."""
-        return self._do(texts.change, texts.InsertIntoText, locals())
+        return cast(Text, self._edit(texts.InsertIntoText, locals()))
 
     def delete(self, path: str, *, event_id: str | None = None) -> None:
         """Delete a text, or all texts in a directory; their history stays."""

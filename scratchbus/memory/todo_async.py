@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from scratchbus.commands import todo as operations
-from scratchbus.commands.memory import edit
 from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.todo import TodoItem, TodoList, for_injection
 from scratchbus.domain.values import page_of_session
@@ -42,8 +41,7 @@ class AsyncTodo(AsyncPageMemory):
         the list is changed only if it is still at that revision (0: still empty). Raises RevisionConflict, and
         InvalidField unless `todos` is a list of items.
         """
-        command = operations.WriteTodo.parse(locals())
-        return operations.list_of(await self._do(edit, command))
+        return operations.list_of(await self._edit(operations.WriteTodo, locals()))
 
     async def format_for_injection(self) -> str | None:
         """Return the open items as a block to add to a compacted conversation; None if none are open."""
