@@ -78,11 +78,12 @@ def parse(arguments: Mapping[str, Any]) -> dict[str, Any]:
         raise refusal_in(error) from None
 
 
-def name_item(error: InvalidInput, index: int, total: int) -> None:
-    """Add the number of the item to an error about one item of a batch."""
+def name_item(error: InvalidInput, index: int, total: int, noun: str = "item", done: str = "written") -> InvalidInput:
+    """Return an error about one item of a batch, with its number."""
     if total > 1:
         error.index = index  # type: ignore[attr-defined]  # like the error for an item that the append script refuses
-        error.args = (f"item {index + 1} of {total}: {error}; nothing was written",)
+        error.args = (f"{noun} {index + 1} of {total}: {error}; nothing was {done}",)
+    return error
 
 
 def add_all(core: Core, page: str, items: Sequence[dict[str, Any]], event_id: str | None) -> Step[list[Observation]]:

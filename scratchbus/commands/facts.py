@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, cast
 
 from pydantic import Field
 
+from scratchbus.commands.add import name_item
 from scratchbus.commands.contested_facts import ask_about, settle_contests
 from scratchbus.commands.execution import Occasion, nth_suffix
 from scratchbus.commands.fact_reads import fact_not_found, read_facts
@@ -133,7 +134,7 @@ def assert_all(
         except InvalidInput as error:
             earlier = yield from _earlier_facts(core, occasion)
             if earlier is None:
-                raise name_item(error, index, len(commands)) from None
+                raise name_triplet(error, index, len(commands)) from None
             return earlier
     refusal = yield from _check_evidence(core, page, [id for command in commands for id in command.evidence])
     facts: list[Fact] = []
@@ -166,11 +167,7 @@ def _earlier_facts(core: Core, occasion: Occasion) -> Step[list[Fact] | None]:
     return [cast(Fact, evolve(None, event)) for event in events]
 
 
-def name_item(error: InvalidInput, index: int, total: int) -> InvalidInput:
-    """Return the error for one triplet of several, with its number."""
-    if total > 1:
-        error.args = (f"triplet {index + 1} of {total}: {error}; nothing was asserted",)
-    return error
+name_triplet = partial(name_item, noun="triplet", done="asserted")
 
 
 def _check_evidence(core: Core, page: str, ids: list[str]) -> Step[InvalidField | None]:
