@@ -6,14 +6,18 @@ from functools import partial
 from secrets import token_hex
 from typing import IO, cast
 
-from scratchbus.commands.erased_files import delete_file, lock_file
+from scratchbus.commands import files
 from scratchbus.commands.execution import Occasion
 from scratchbus.commands.fork_copies import copies_in_forks
+from scratchbus.commands.held_lock import WhileLocked
 from scratchbus.commands.observations import not_found
+from scratchbus.commands.scratch_directory import ScratchDirectory, name_of, names_in
 from scratchbus.domain.checks import check_own_event_id, check_reason
+from scratchbus.domain.conversations import subject_of
 from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.page_events import Erased
 from scratchbus.domain.position import Position
+from scratchbus.domain.values import SESSION_PAGES
 from scratchbus.engine.steps import Fetch, Pause, Step, ask
 from scratchbus.errors import (
     ArchiveBusy,
@@ -34,6 +38,7 @@ from scratchbus.eventlog.staged_imports import abort_import
 from scratchbus.eventlog.trim import Archiving
 from scratchbus.eventlog.writes import Op, Write
 from scratchbus.projections import event_relations
+from scratchbus.projections.files import PREFIX as FILES
 from scratchbus.projections.session import SUBJECT as SESSION
 from scratchbus.projections.subjects import check_subject
 from scratchbus.readmodel.catch_up import catch_up
@@ -56,13 +61,13 @@ def erase(core: Core, page: str, id: str, reason: str, event_id: str | None) -> 
     failures: list[ScratchbusError] = []
     lock: IO[bytes] | None = None
     try:
-        lock = yield from lock_file(core, page, id)
+        lock = yield from _lock_file(core, page, id)
     except FilesUnavailable as failure:
         failures.append(failure)
     try:
         tombstone = yield from _erase_one(core, page, id, reason, event_id, failures)
         if lock is not None:
-            yield from delete_file(core, page, id, lock)
+            yield from _delete_file(core, page, id, lock)
     finally:
         if lock is not None:
             lock.close()
@@ -79,6 +84,31 @@ def erase(core: Core, page: str, id: str, reason: str, event_id: str | None) -> 
     if failures:
         raise failures[0]
     return tombstone
+
+
+def _lock_file(core: Core, page: str, subject: object) -> Step[IO[bytes] | None]:
+    """Return the lock of a session's files if the subject is one of them, and they are on this machine.
+
+    While it is held, no `sync` lists the file again. Raises FilesUnavailable.
+    """
+    if not (isinstance(subject, str) and subject.startswith(FILES) and page.startswith(SESSION_PAGES)):
+        return None
+    session = page.removeprefix(SESSION_PAGES)
+    names = yield Fetch(partial(names_in, files.home_of(core.settings)))
+    return (yield from files.take_lock(core, session)) if name_of(core.settings.bus, session) in names else None
+
+
+def _delete_file(core: Core, page: str, subject: str, lock: IO[bytes]) -> Step[None]:
+    """Delete the file of an erased record, and what killed writers left. Raises FilesUnavailable."""
+    scratch = files.directory(core, page.removeprefix(SESSION_PAGES))
+    yield Fetch(WhileLocked(lock, partial(_delete_from, scratch, subject)))
+
+
+def _delete_from(scratch: ScratchDirectory, subject: str) -> None:
+    scratch.clear_incoming()
+    for file in scratch.scan():
+        if subject_of(FILES, file.path) == subject:
+            scratch.remove(file.path)
 
 
 def _erase_one(

@@ -372,7 +372,7 @@ def test_a_repeated_erasure_deletes_a_file_that_a_killed_one_left(bus, files, mo
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("scratchbus.commands.erase.delete_file", die)
+        patch.setattr("scratchbus.commands.erase._delete_file", die)
         with pytest.raises(KeyboardInterrupt):
             page.erase(id, reason="asked for")
     assert files.read("of-zoe.md") == b"1"
