@@ -338,14 +338,14 @@ class Page:
 
         Raises NotFound if nothing on the page is linked to it.
         """
-        return self._bus.converse(trace_queries.trace(bus_state.CurrentState(self._bus.core), self.name, action))
+        return self._bus.converse(trace_queries.trace(bus_state.BusState(self._bus.core), self.name, action))
 
     def consequences(self, id: str) -> traces.Consequences:
         """Return its consequences: observations it is evidence for, actions linked to them, and events it caused.
 
         Raises NotFound if it was never on the page.
         """
-        return self._bus.converse(trace_queries.consequences(bus_state.CurrentState(self._bus.core), self.name, id))
+        return self._bus.converse(trace_queries.consequences(bus_state.BusState(self._bus.core), self.name, id))
 
     def log_read(self, observations: Sequence[Observation]) -> None:
         """Record that these were read, for example from a view, if `log_reads` is set, like `get` and `list`."""
@@ -357,14 +357,14 @@ class Page:
 
         Only contexts assembled with `record=True` count. Raises NotFound if it was never on the page.
         """
-        return self._bus.converse(exposure_log.exposure(bus_state.CurrentState(self._bus.core), self.name, id))
+        return self._bus.converse(exposure_log.exposure(bus_state.BusState(self._bus.core), self.name, id))
 
     def evidence(self, id: str) -> dict[str, Observation]:
         """Return its direct and indirect evidence by id: observations of this page, and of others.
 
         Evidence that is no longer on any page is left out. Raises NotFound for an id that is not on this page.
         """
-        return self._bus.converse(trace_queries.evidence(bus_state.CurrentState(self._bus.core), self.name, id))
+        return self._bus.converse(trace_queries.evidence(bus_state.BusState(self._bus.core), self.name, id))
 
     def whole_id(self, text: str) -> str:
         """Return the full id for an id, or for at least 6 characters of its end or beginning.

@@ -340,16 +340,14 @@ class AsyncPage:
 
         Raises NotFound if nothing on the page is linked to it.
         """
-        return await self._bus.converse(trace_queries.trace(bus_state.CurrentState(self._bus.core), self.name, action))
+        return await self._bus.converse(trace_queries.trace(bus_state.BusState(self._bus.core), self.name, action))
 
     async def consequences(self, id: str) -> traces.Consequences:
         """Return its consequences: observations it is evidence for, actions linked to them, and events it caused.
 
         Raises NotFound if it was never on the page.
         """
-        return await self._bus.converse(
-            trace_queries.consequences(bus_state.CurrentState(self._bus.core), self.name, id)
-        )
+        return await self._bus.converse(trace_queries.consequences(bus_state.BusState(self._bus.core), self.name, id))
 
     async def log_read(self, observations: Sequence[Observation]) -> None:
         """Record that these were read, for example from a view, if `log_reads` is set, like `get` and `list`."""
@@ -361,14 +359,14 @@ class AsyncPage:
 
         Only contexts assembled with `record=True` count. Raises NotFound if it was never on the page.
         """
-        return await self._bus.converse(exposure_log.exposure(bus_state.CurrentState(self._bus.core), self.name, id))
+        return await self._bus.converse(exposure_log.exposure(bus_state.BusState(self._bus.core), self.name, id))
 
     async def evidence(self, id: str) -> dict[str, Observation]:
         """Return its direct and indirect evidence by id: observations of this page, and of others.
 
         Evidence that is no longer on any page is left out. Raises NotFound for an id that is not on this page.
         """
-        return await self._bus.converse(trace_queries.evidence(bus_state.CurrentState(self._bus.core), self.name, id))
+        return await self._bus.converse(trace_queries.evidence(bus_state.BusState(self._bus.core), self.name, id))
 
     async def whole_id(self, text: str) -> str:
         """Return the full id for an id, or for at least 6 characters of its end or beginning.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple, Protocol
 
 from scratchbus.commands.read import list_history
 from scratchbus.domain.events import AnyEvent
@@ -13,49 +12,25 @@ from scratchbus.readmodel.relations import find_pages, gather
 from scratchbus.readmodel.scope import Core
 
 
-class BusState(Protocol):
-    """The visible pages of a bus: as they are now, or as they were at a time."""
+class BusState:
+    """The visible pages of a bus as they are now; a subclass has them as they were at a time."""
 
-    @property
-    def core(self) -> Core:
-        """The bus."""
-        ...
+    def __init__(self, core: Core) -> None:
+        self.core = core
 
     def history(self, page: str, id: str) -> Step[list[AnyEvent]]:
         """Return the events about an observation, oldest first. Raises NotFound."""
-        ...
-
-    def find_pages(self, ids: list[str]) -> Step[dict[str, str]]:
-        """Return the page of each of these ids that any page can still have."""
-        ...
-
-    def gather(self, pages: Mapping[str, str]) -> Step[dict[str, Observation]]:
-        """Return the observations with these ids, each from its page, without missing ones."""
-        ...
-
-    def happened(self, events: list[AnyEvent]) -> Step[list[AnyEvent]]:
-        """Return those of these events that had happened."""
-        ...
-
-
-class CurrentState(NamedTuple):
-    """The present, as a `BusState`."""
-
-    core: Core
-
-    def history(self, page: str, id: str) -> Step[list[AnyEvent]]:
-        """See `BusState`."""
         return list_history(self.core, page, id)
 
     def find_pages(self, ids: list[str]) -> Step[dict[str, str]]:
-        """See `BusState`."""
+        """Return the page of each of these ids that any page can still have."""
         return find_pages(self.core.log, ids)
 
     def gather(self, pages: Mapping[str, str]) -> Step[dict[str, Observation]]:
-        """See `BusState`."""
+        """Return the observations with these ids, each from its page, without missing ones."""
         return gather(self.core.log, pages, self.core.fresh)
 
     def happened(self, events: list[AnyEvent]) -> Step[list[AnyEvent]]:
-        """See `BusState`."""
+        """Return those of these events that had happened."""
         yield from ()
         return events

@@ -6,29 +6,25 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from scratchbus.commands import trace
+from scratchbus.commands.bus_state import BusState
 from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
 from scratchbus.domain.trace import Consequences
 from scratchbus.engine.steps import Step
 from scratchbus.readmodel.relations import find_archived_pages, find_pages
-from scratchbus.readmodel.scope import Core
 from scratchbus.timetravel.cut import cut_at
 from scratchbus.timetravel.past import PastReads, as_of
 
 
-class PastPages:
-    """The pages of a bus at the moment of a past page, as a `BusState`; each is read on demand."""
+class PastPages(BusState):
+    """The pages of a bus at the moment of a past page; each is read on demand."""
 
     def __init__(self, past: PastReads) -> None:
+        super().__init__(past.core)
         self._past = past
         self._pages = {past.reads.page: past}
         self._ends = {past.cut.position.shard: past.cut.position}
-
-    @property
-    def core(self) -> Core:
-        """See `BusState`."""
-        return self._past.core
 
     def history(self, page: str, id: str) -> Step[list[AnyEvent]]:
         """See `BusState`."""
