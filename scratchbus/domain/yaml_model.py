@@ -118,9 +118,8 @@ def _text(value: Any) -> Any:
 
 def _type_name(value: str) -> str:
     if not is_type_name(value):
-        raise YamlProblem(
-            f"{shown(value)} is not a valid name; use 1–64 lower-case letters, digits and _, and begin with a letter"
-        )
+        problem = "is not a valid name; use 1–64 lower-case letters, digits and _, and begin with a letter"
+        raise YamlProblem(f"{shown(value)} {problem}")
     return value
 
 
@@ -189,8 +188,8 @@ class YamlText:
             node = yaml.compose(text, Loader=_Loader)
         except (yaml.YAMLError, UnicodeError) as problem:
             mark = getattr(problem, "problem_mark", None)
-            at = (mark.line + 1, mark.column + 1) if mark else (None, None)
-            raise error(file, at[0], None, f"not YAML: {_reason(problem)}", None, at[1]) from None
+            line, column = (mark.line + 1, mark.column + 1) if mark else (None, None)
+            raise error(file, line, None, f"not YAML: {_reason(problem)}", None, column) from None
         self._root = _Location(1, 1, "", yaml.ScalarNode(_NULL, "") if node is None else node)
         self._data = self._plain(self._root)
 
@@ -205,8 +204,7 @@ class YamlText:
                 if not isinstance(cause, YamlProblem):
                     cause = YamlProblem(str(cause).removeprefix(f"{''.join(map(str, each['loc'][-1:]))}: "))
                 found.append((self._find((*each["loc"], *cause.at)), cause))
-            spot, wrong = min(found, key=lambda each: each[0][:2])
-            raise self._wrong(spot, wrong) from None
+            raise self._wrong(*min(found, key=lambda each: each[0][:2])) from None
 
     def wrong(self, problem: YamlProblem) -> Exception:
         """Return the error for a problem whose `at` begins at the root."""
@@ -242,9 +240,8 @@ class YamlText:
         if id(spot.node) in self._walked:
             self._repeated += 1
             if self._repeated > _MAX_REPEATED:
-                raise self._wrong(
-                    spot, YamlProblem(f"its aliases repeat more than {_MAX_REPEATED:,} values; use fewer")
-                )
+                problem = f"its aliases repeat more than {_MAX_REPEATED:,} values; use fewer"
+                raise self._wrong(spot, YamlProblem(problem))
         self._walked.add(id(spot.node))
         if isinstance(spot.node, yaml.SequenceNode):
             return [self._plain(spot.inner(index, node, node)) for index, node in enumerate(spot.node.value)]
