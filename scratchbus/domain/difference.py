@@ -5,21 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
-
 from scratchbus.domain.document import POSITION_FIELDS
+from scratchbus.domain.models import Immutable
 from scratchbus.domain.observation import Observation
 
 _COMPARED = tuple(name for name in Observation.model_fields if name not in POSITION_FIELDS)
 
 
-class Difference(BaseModel):
+class Difference(Immutable):
     """One observation that differs: `added` if it is only in `after`, `gone` if only in `before`, else `changed`.
 
     `fields` are the names of the changed fields; empty for one that was added or is gone.
     """
-
-    model_config = ConfigDict(frozen=True, defer_build=True)
 
     kind: Literal["added", "changed", "gone"]
     id: str

@@ -5,9 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, computed_field
+from pydantic import Field, GetCoreSchemaHandler, computed_field
 from pydantic_core import CoreSchema, core_schema
 
+from scratchbus.domain.models import Immutable
 from scratchbus.domain.position import Position
 from scratchbus.domain.values import time_of_position
 
@@ -31,14 +32,12 @@ POSITION_FIELDS: Final = {"shard", "added_ms", "added_seq", "ms", "seq"}
 """The numbers in the positions of the first and the last event; `position` and `added` show them as text."""
 
 
-class Document(BaseModel):
+class Document(Immutable):
     """The current state of a subject. Immutable; every event produces a new one.
 
     `version` counts the events about the subject; a write may be guarded by it. `created_at` is the time of the first
     event, `updated_at` and `position` are those of the last. `damaged` says that one of them could not be read.
     """
-
-    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
     version: int = 1
     damaged: bool = False

@@ -74,18 +74,6 @@ def _plain(value: Any) -> Any:
 
 
 @document_of.register
-def _(note: Note) -> dict[str, Any]:
-    document = note.model_dump(mode="json", exclude=POSITION_FIELDS)
-    return {name: document[name] for name in ("id", "content", "tags", "source")} | document
-
-
-@document_of.register
-def _(preference: Preference) -> dict[str, Any]:
-    document = preference.model_dump(mode="json", exclude={*POSITION_FIELDS, "forgotten"})
-    return {name: document[name] for name in ("id", "key", "text", "said_by", "source")} | document
-
-
-@document_of.register
 def _(fact: Fact) -> dict[str, Any]:
     document = fact.model_dump(mode="json", exclude=POSITION_FIELDS)
     if fact.retraction is not None:
@@ -98,8 +86,9 @@ def _(fact: Fact) -> dict[str, Any]:
 
 
 @document_of.register
-def _(remembered: Turn | ScratchFile | Text) -> dict[str, Any]:
-    document = remembered.model_dump(mode="json", exclude={*POSITION_FIELDS, "deleted"})  # deleted ones are not shown
+def _(remembered: Note | Preference | Turn | ScratchFile | Text) -> dict[str, Any]:
+    excluded = {*POSITION_FIELDS, "deleted", "forgotten"}  # such ones are not shown
+    document = remembered.model_dump(mode="json", exclude=excluded)
     return {name: document[name] for name in type(remembered).__annotations__ if name in document} | document
 
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from pydantic import BaseModel, ConfigDict
+from scratchbus.domain.models import Immutable
 
 
-class Seen(BaseModel):
+class Seen(Immutable):
     """A version of an observation that a session or an agent had in its context: when first, and how often.
 
     `by` is who rendered the context.
     """
-
-    model_config = ConfigDict(frozen=True, defer_build=True)
 
     session: str | None
     agent: str | None
@@ -23,10 +21,8 @@ class Seen(BaseModel):
     times: int
 
 
-class ActionTaken(BaseModel):
+class ActionTaken(Immutable):
     """An action that was linked to an observation: by whom, and when."""
-
-    model_config = ConfigDict(frozen=True, defer_build=True)
 
     action: str
     id: str
@@ -35,10 +31,8 @@ class ActionTaken(BaseModel):
     at: datetime
 
 
-class Exposure(BaseModel):
+class Exposure(Immutable):
     """Who has seen an observation in a context, and the actions that they have linked since, both in order of time."""
-
-    model_config = ConfigDict(frozen=True, defer_build=True)
 
     id: str
     page: str

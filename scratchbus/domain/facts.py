@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from scratchbus.domain.document import Remembered
+from scratchbus.domain.models import Immutable
 from scratchbus.domain.values import Whole, millis, time_of_position
 
 
-class Retraction(BaseModel):
+class Retraction(Immutable):
     """Who retracted a fact, why and when; `refuted` is the observation whose refutation is the reason, if any."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
     by: str
     reason: str

@@ -7,17 +7,18 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from scratchbus.domain.documents import document_of
 from scratchbus.domain.event import Event
 from scratchbus.domain.facts import Fact
+from scratchbus.domain.models import Immutable
 from scratchbus.domain.observation import Observation
 
 SpanState = Literal["valid", "contested", "superseded", "retracted"]
 
 
-class Span(BaseModel):
+class Span(Immutable):
     """A fact, and when it is true according to all known facts.
 
     It is valid from `begins` up to, but not including, `ends` (None: no known end); `ended_by` is the id of the fact
@@ -25,8 +26,6 @@ class Span(BaseModel):
     `superseded` if the same time was asserted again, and `retracted`. `contested_by` has the ids of the facts that
     disagree.
     """
-
-    model_config = ConfigDict(frozen=True, defer_build=True)
 
     fact: Fact
     begins: datetime
@@ -40,10 +39,8 @@ class Span(BaseModel):
         return self.state == "valid" and self.begins <= at and (self.ends is None or at < self.ends)
 
 
-class Neighbour(BaseModel):
+class Neighbour(Immutable):
     """An entity connected with another, its distance in facts, and the last fact on the path to it."""
-
-    model_config = ConfigDict(frozen=True, defer_build=True)
 
     entity: str
     distance: int

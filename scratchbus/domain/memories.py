@@ -5,9 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from scratchbus.domain.document import Remembered
+from scratchbus.domain.models import Immutable
 
 
 class Revised(NamedTuple):
@@ -60,13 +61,11 @@ class Session(Remembered):
     ended: bool = False
 
 
-class SessionInfo(BaseModel):
+class SessionInfo(Immutable):
     """A session in a list: its relations to others, who wrote in it last, and when.
 
     `agent` and `updated_at` are None once its newest event has moved from the log to the archive.
     """
-
-    model_config = ConfigDict(frozen=True, defer_build=True)
 
     id: str
     parent: str | None
@@ -77,37 +76,31 @@ class SessionInfo(BaseModel):
     updated_at: datetime | None
 
 
-class NoteResult(BaseModel):
+class NoteResult(Immutable):
     """The result of a write of a note.
 
     `metadata` has `note_id`, and the session's `total_notes` and `total_tags`. For a deleted note, `note` is its last
     state.
     """
 
-    model_config = ConfigDict(frozen=True, defer_build=True)
-
     note: Note
     message: str
     metadata: dict[str, Any]
 
 
-class NotesResult(BaseModel):
+class NotesResult(Immutable):
     """The notes of a search or list.
 
     `metadata` has `result_count`, `query` and `tags` for a search, `note_count` and `tag_filter` for a list.
     """
-
-    model_config = ConfigDict(frozen=True, defer_build=True)
 
     notes: list[Note]
     message: str
     metadata: dict[str, Any]
 
 
-class TagsResult(BaseModel):
+class TagsResult(Immutable):
     """The tags in use, with their numbers of notes; `metadata` has `tag_count`."""
-
-    model_config = ConfigDict(frozen=True, defer_build=True)
 
     tags: dict[str, int]
     message: str

@@ -14,6 +14,12 @@ from scratchbus.domain.values import check_event_id, check_whole
 from scratchbus.errors import InvalidInput
 
 
+class Immutable(BaseModel):
+    """The base class of values; a schema is built with the first value."""
+
+    model_config = ConfigDict(frozen=True, defer_build=True)
+
+
 class CheckedBy(NamedTuple):
     """The check of a field: a function that returns the value in its stored form, or raises InvalidInput.
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from pydantic import BaseModel, ConfigDict, Field, computed_field
 
 from scratchbus.domain.document import POSITION_FIELDS, Document, PositionText
-from scratchbus.domain.models import default_of
+from scratchbus.domain.models import Immutable, default_of
 from scratchbus.domain.observation_models import ObservationFields
 from scratchbus.domain.ownership import owner_token
 from scratchbus.domain.payloads import Model, ModelClass, PayloadField, read_payload
@@ -17,14 +17,12 @@ from scratchbus.domain.position import Position
 from scratchbus.domain.representation import readable
 
 
-class Claim(BaseModel):
+class Claim(Immutable):
     """A claim on an observation: its holder, when it ends, and the fence that proves it.
 
     `by` is a name to show. `owner` is the token of the connection that made the claim; only that connection may use the
     fence. It is None for a claim from before claims had owners, whose fence anyone may use.
     """
-
-    model_config = ConfigDict(frozen=True, defer_build=True)
 
     by: str
     fence: int

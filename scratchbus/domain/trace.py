@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from scratchbus.domain.events import AnyEvent
+from scratchbus.domain.models import Immutable
 from scratchbus.domain.observation import Observation
 
 
@@ -25,10 +26,8 @@ class Branch(NamedTuple):
     again: bool
 
 
-class Tree(BaseModel):
+class Tree(Immutable):
     """Observations by id, and the ids below each of them."""
-
-    model_config = ConfigDict(frozen=True, defer_build=True)
 
     observations: dict[str, Observation] = Field(default_factory=dict)
     beneath: dict[str, list[str]] = Field(default_factory=dict)
@@ -45,10 +44,8 @@ class Tree(BaseModel):
                 stack += [(depth + 1, child) for child in reversed(self.beneath.get(id, ()))]
 
 
-class Motive(BaseModel):
+class Motive(Immutable):
     """An observation that an action was linked to: by whom, and when."""
-
-    model_config = ConfigDict(frozen=True, defer_build=True)
 
     id: str
     by: str
