@@ -81,21 +81,29 @@ class ObservationType:
 
     def check_context(self, context: Mapping[str, Any]) -> None:
         """Raise InvalidField, with the path of the wrong value, if the context does not fit the type's schema."""
-        if self.context_schema is not None:
-            _check(self._context_validator, "context", context, self.name)
+        self._check("context", context)
 
     def check_metadata(self, metadata: Mapping[str, Any]) -> None:
         """Raise InvalidField, with the path of the wrong value, if the metadata does not fit the type's schema."""
-        if self.metadata_schema is not None:
-            _check(self._metadata_validator, "metadata", metadata, self.name)
+        self._check("metadata", metadata)
+
+    def _check(self, field_name: str, value: Mapping[str, Any]) -> None:
+        if field_name in self._validators:
+            from scratchbus.domain.json_schema import value_problem  # late: it imports jsonschema
+
+            problem = value_problem(self._validators[field_name], value)
+            if problem is not None:
+                path = ".".join([field_name, *map(str, problem.path)])
+                raise InvalidField(path, f"{problem.message} (by the schema of type {self.name!r})")
 
     @cached_property
-    def _context_validator(self) -> Draft202012Validator:
-        return _validator(self.context_schema or {})
-
-    @cached_property
-    def _metadata_validator(self) -> Draft202012Validator:
-        return _validator(self.metadata_schema or {})
+    def _validators(self) -> dict[str, Draft202012Validator]:
+        """The validators of the fields with a schema."""
+        schemas = {"context": self.context_schema, "metadata": self.metadata_schema}
+        given = {name: schema for name, schema in schemas.items() if schema is not None}
+        if given:
+            from scratchbus.domain.json_schema import compile_schema  # late: it imports jsonschema
+        return {name: compile_schema(schema) for name, schema in given.items()}
 
 
 @dataclass(frozen=True)
@@ -171,18 +179,3 @@ def _field(fields: Mapping[str, Any], name: str) -> Any:
         field_name, _, key = name.partition(".")
         return (fields.get(field_name) or {}).get(key)
     return fields.get(name)
-
-
-def _validator(schema: Mapping[str, Any]) -> Draft202012Validator:
-    from scratchbus.domain.json_schema import compile_schema  # late: it imports jsonschema
-
-    return compile_schema(schema)
-
-
-def _check(validator: Draft202012Validator, field_name: str, value: Mapping[str, Any], type_name: str) -> None:
-    from scratchbus.domain.json_schema import value_problem  # late: it imports jsonschema
-
-    problem = value_problem(validator, value)
-    if problem is not None:
-        path = ".".join([field_name, *map(str, problem.path)])
-        raise InvalidField(path, f"{problem.message} (by the schema of type {type_name!r})")

@@ -79,9 +79,7 @@ class Facts(PageMemory):
         that it leads to, the nearest first.
         A relation may be given by its inverse. The names of entities ignore case. Raises InvalidPosition.
         """
-        until = self._until(known_at)
-        arguments = subject, relation, object, at, until, limit
-        return self._do(fact_reads.query, *arguments)
+        return self._do(fact_reads.query, subject, relation, object, at, self._until(known_at), limit)
 
     def neighbours(
         self,
@@ -96,9 +94,7 @@ class Facts(PageMemory):
 
         Raises TooLarge when more than 200,000 facts would have to be followed.
         """
-        until = self._until(known_at)
-        arguments = entity, depth, at, until, limit
-        return self._do(fact_reads.neighbours, *arguments)
+        return self._do(fact_reads.neighbours, entity, depth, at, self._until(known_at), limit)
 
     def path(self, a: str, b: str, *, at: Moment | None = None, known_at: timetravel.When | None = None) -> list[Fact]:
         """Return the facts that connect two entities in the fewest steps, from the first to the second.
@@ -106,8 +102,7 @@ class Facts(PageMemory):
         Facts count in both directions. The list is empty when nothing connects the two. Raises TooLarge as
         `neighbours` does.
         """
-        until = self._until(known_at)
-        return self._do(fact_reads.path, a, b, at, until)
+        return self._do(fact_reads.path, a, b, at, self._until(known_at))
 
     def timeline(
         self, subject: str, relation: str, *, known_at: timetravel.When | None = None, limit: int = 1_000
@@ -116,8 +111,7 @@ class Facts(PageMemory):
 
         This includes ended, contested and retracted facts. With more than `limit`, return the last ones.
         """
-        until = self._until(known_at)
-        return self._do(fact_reads.timeline, subject, relation, until, limit)
+        return self._do(fact_reads.timeline, subject, relation, self._until(known_at), limit)
 
     def why(self, fact: Fact | str) -> Why:
         """Return the origin of a fact: its source text, who asserted it and when, and its evidence.
@@ -185,9 +179,7 @@ class Facts(PageMemory):
         The last asserted come first, and the last line says how many are left out. Ended and contested facts are never
         included.
         """
-        until = self._until(known_at)
-        arguments = budget, counter, subject, at, until
-        return self._do(fact_reads.render, *arguments)
+        return self._do(fact_reads.render, budget, counter, subject, at, self._until(known_at))
 
     def _until(self, known_at: timetravel.When | None) -> Position | None:
         """Return the position up to which facts were known. Raises InvalidPosition."""

@@ -77,9 +77,7 @@ class AsyncFacts(AsyncPageMemory):
         that it leads to, the nearest first.
         A relation may be given by its inverse. The names of entities ignore case. Raises InvalidPosition.
         """
-        until = await self._until(known_at)
-        arguments = subject, relation, object, at, until, limit
-        return await self._do(fact_reads.query, *arguments)
+        return await self._do(fact_reads.query, subject, relation, object, at, await self._until(known_at), limit)
 
     async def neighbours(
         self,
@@ -94,9 +92,7 @@ class AsyncFacts(AsyncPageMemory):
 
         Raises TooLarge when more than 200,000 facts would have to be followed.
         """
-        until = await self._until(known_at)
-        arguments = entity, depth, at, until, limit
-        return await self._do(fact_reads.neighbours, *arguments)
+        return await self._do(fact_reads.neighbours, entity, depth, at, await self._until(known_at), limit)
 
     async def path(
         self, a: str, b: str, *, at: Moment | None = None, known_at: timetravel.When | None = None
@@ -106,8 +102,7 @@ class AsyncFacts(AsyncPageMemory):
         Facts count in both directions. The list is empty when nothing connects the two. Raises TooLarge as
         `neighbours` does.
         """
-        until = await self._until(known_at)
-        return await self._do(fact_reads.path, a, b, at, until)
+        return await self._do(fact_reads.path, a, b, at, await self._until(known_at))
 
     async def timeline(
         self, subject: str, relation: str, *, known_at: timetravel.When | None = None, limit: int = 1_000
@@ -116,8 +111,7 @@ class AsyncFacts(AsyncPageMemory):
 
         This includes ended, contested and retracted facts. With more than `limit`, return the last ones.
         """
-        until = await self._until(known_at)
-        return await self._do(fact_reads.timeline, subject, relation, until, limit)
+        return await self._do(fact_reads.timeline, subject, relation, await self._until(known_at), limit)
 
     async def why(self, fact: Fact | str) -> Why:
         """Return the origin of a fact: its source text, who asserted it and when, and its evidence.
@@ -185,9 +179,7 @@ class AsyncFacts(AsyncPageMemory):
         The last asserted come first, and the last line says how many are left out. Ended and contested facts are never
         included.
         """
-        until = await self._until(known_at)
-        arguments = budget, counter, subject, at, until
-        return await self._do(fact_reads.render, *arguments)
+        return await self._do(fact_reads.render, budget, counter, subject, at, await self._until(known_at))
 
     async def _until(self, known_at: timetravel.When | None) -> Position | None:
         """Return the position up to which facts were known. Raises InvalidPosition."""

@@ -16,18 +16,11 @@ PREFIX = "text_"
 def evolve(text: Text | None, event: Event) -> Text | None:
     """Return a text after an event. A deleted text leaves its version, which the next text of this path continues."""
     if isinstance(event, Erased):
-        return create_document(
-            Text, event, id=event.subject, path="", source=event.by, deleted=True, version=event.version
-        )
+        tombstone = {"id": event.subject, "path": "", "source": event.by, "deleted": True}
+        return create_document(Text, event, **tombstone, version=event.version)
     if isinstance(event, TextWritten):
-        fields = {
-            "id": event.subject,
-            "path": event.path,
-            "content": event.content,
-            "source": event.by,
-            "deleted": False,
-        }
-        return upsert_document(Text, text, event, **fields)
+        content = {"id": event.subject, "path": event.path, "content": event.content}
+        return upsert_document(Text, text, event, **content, source=event.by, deleted=False)
     if isinstance(event, TextEdited | TextDeleted):
         if text is None or text.deleted:
             raise FoldError(f"{event.kind} of a text that does not exist")

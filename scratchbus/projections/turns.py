@@ -14,25 +14,10 @@ PREFIX = "turn_"
 def evolve(turn: Turn | None, event: Event) -> Turn | None:
     """Return a turn after an event; None once it is erased."""
     if isinstance(event, TurnAppended):
-        return create_document(
-            Turn,
-            event,
-            id=event.subject,
-            role=event.role,
-            content=event.content,
-            tokens=event.tokens,
-            task=event.task,
-            source=event.by,
-        )
-    if isinstance(event, TurnsCompacted):
-        return create_document(
-            Turn,
-            event,
-            id=event.subject,
-            role=SUMMARY,
-            content=event.content,
-            tokens=event.tokens,
-            replaces=event.turns,
-            source=event.by,
-        )
-    return None if event.kind == "erased" else turn
+        fields: dict[str, object] = {"role": event.role, "task": event.task}
+    elif isinstance(event, TurnsCompacted):
+        fields = {"role": SUMMARY, "replaces": event.turns}
+    else:
+        return None if event.kind == "erased" else turn
+    said = {"content": event.content, "tokens": event.tokens, "source": event.by}
+    return create_document(Turn, event, id=event.subject, **said, **fields)
