@@ -199,8 +199,8 @@ def _content(context: click.Context, parameter: click.Parameter, text: str | Non
 def session_memory(kind: str, *, writes: bool = False) -> Callable[[Callable[..., None]], Callable[..., Any]]:
     """Return a decorator that makes a function a command on a memory of a session.
 
-    The function is called with the `Invocation`, the id of the session and its open memory, which is `bus.notes(id)`
-    for the kind "notes". Adds `--session`, and `--event-id` if it writes.
+    The function is called with the `Invocation`, whose `owner` is the id of the session, and its open memory, which is
+    `bus.notes(id)` for the kind "notes". Adds `--session`, and `--event-id` if it writes.
     """
     option = click.option(
         "--session", "session_id", required=True, envvar="SCRATCHBUS_SESSION", metavar="ID",
@@ -227,11 +227,11 @@ def memory(
     def decorate(function: Callable[..., None]) -> Callable[..., Any]:
         @wraps(function)
         def command(invocation: Invocation, **options: Any) -> None:
-            owner = options.pop(owner_name)
+            owner = invocation.owner = options.pop(owner_name)
             if owner_name == "agent":
                 invocation.speak_as(owner)
             with invocation.connect() as bus:
-                function(invocation, owner, getattr(bus, kind)(owner), **options)
+                function(invocation, getattr(bus, kind)(owner), **options)
 
         decorated = pass_invocation(command)
         if writes:

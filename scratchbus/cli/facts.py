@@ -48,7 +48,7 @@ def _on_facts(*, writes: bool = False) -> Callable[[Callable[..., None]], Callab
 
     def decorate(function: Callable[..., None]) -> Callable[..., Any]:
         @wraps(function)
-        def command(invocation: Invocation, scope: str, facts: scratchbus.Facts, **options: Any) -> None:
+        def command(invocation: Invocation, facts: scratchbus.Facts, **options: Any) -> None:
             function(invocation, facts, **given(**options))
 
         return memory("facts", _scope_option, "scope", writes)(command)

@@ -26,14 +26,14 @@ def files() -> None:
 @files.command("list", examples=("scratchbus files list --session s1",))
 @at_option
 @session_memory("files")
-def ls(invocation: Invocation, session_id: str, files: scratchbus.Files, at: str | None) -> None:
+def ls(invocation: Invocation, files: scratchbus.Files, at: str | None) -> None:
     """Show the recorded files, by path."""
     _show(invocation, files.list() if at is None else files.as_of(at))
 
 
 @files.command(examples=("scratchbus files sync --session s1",), shared=(*ENGINE, "source"))
 @session_memory("files")
-def sync(invocation: Invocation, session_id: str, files: scratchbus.Files) -> None:
+def sync(invocation: Invocation, files: scratchbus.Files) -> None:
     """Record changes that programs made in the directory.
 
     It records files they wrote or deleted, and evicts files beyond the limits.
@@ -44,7 +44,7 @@ def sync(invocation: Invocation, session_id: str, files: scratchbus.Files) -> No
 @files.command(examples=("scratchbus files cat notes/plan.md --session s1",))
 @click.argument("path")
 @session_memory("files")
-def cat(invocation: Invocation, session_id: str, files: scratchbus.Files, path: str) -> None:
+def cat(invocation: Invocation, files: scratchbus.Files, path: str) -> None:
     """Print the content of a file; --json prints it as text."""
     content = files.read(path)
     if invocation.as_json or invocation.out.is_terminal:  # whose cursor a file must not move
@@ -59,9 +59,7 @@ def cat(invocation: Invocation, session_id: str, files: scratchbus.Files, path: 
 @click.argument("path")
 @click.argument("source", type=click.File("rb"), default="-")
 @session_memory("files", writes=True)
-def put(
-    invocation: Invocation, session_id: str, files: scratchbus.Files, path: str, source: IO[bytes], **options: Any
-) -> None:
+def put(invocation: Invocation, files: scratchbus.Files, path: str, source: IO[bytes], **options: Any) -> None:
     """Write a file from another one.
 
     - reads SOURCE from standard input.
@@ -73,7 +71,7 @@ def put(
 @files.command(examples=("scratchbus files rm check.py --session s1",))
 @click.argument("path")
 @session_memory("files", writes=True)
-def rm(invocation: Invocation, session_id: str, files: scratchbus.Files, path: str, **options: Any) -> None:
+def rm(invocation: Invocation, files: scratchbus.Files, path: str, **options: Any) -> None:
     """Delete a file."""
     files.delete(path, **options)
     invocation.out.result({"path": path, "ok": True}, Cell("deleted", "green"), Cell(path))
@@ -82,7 +80,7 @@ def rm(invocation: Invocation, session_id: str, files: scratchbus.Files, path: s
 @files.command("path", examples=("scratchbus files path --session s1",))
 @click.argument("path", required=False)
 @session_memory("files")
-def show_path(invocation: Invocation, session_id: str, files: scratchbus.Files, path: str | None) -> None:
+def show_path(invocation: Invocation, files: scratchbus.Files, path: str | None) -> None:
     """Print where the directory is, or a file in it; make the directory."""
     where = str(files.path(path))
     invocation.out.text({"path": where}, where)

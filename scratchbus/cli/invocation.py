@@ -56,6 +56,9 @@ class Invocation:
     as_json: bool = False
     no_color: bool = False
 
+    owner: str = ""
+    """The session, agent or scope whose memory the command is about."""
+
     @cached_property
     def out(self) -> Output:
         """Where results go."""

@@ -48,7 +48,7 @@ def memory() -> None:
 @memory.command("list", examples=("scratchbus memory list --scope ada/shop",))
 @at_option
 @scope_memory("preferences")
-def list_preferences(invocation: Invocation, scope: str, preferences: scratchbus.Preferences, at: str | None) -> None:
+def list_preferences(invocation: Invocation, preferences: scratchbus.Preferences, at: str | None) -> None:
     """Show the preferences."""
     now = datetime.now(UTC)
     columns: Columns[scratchbus.Preference] = (
@@ -59,48 +59,42 @@ def list_preferences(invocation: Invocation, scope: str, preferences: scratchbus
         Column("text", lambda each: Cell(one_line(each.text))),
     )
     found = preferences.list() if at is None else preferences.as_of(at)
-    invocation.out.listing(columns, found, empty=f"{scope} has no preferences")
+    invocation.out.listing(columns, found, empty=f"{invocation.owner} has no preferences")
 
 
 @memory.command(examples=('scratchbus memory add "quotes in JS" "always double quotes" --scope ada/shop',))
 @_writes_text
-def add(
-    invocation: Invocation, scope: str, preferences: scratchbus.Preferences, key: str, text: str, **options: Any
-) -> None:
+def add(invocation: Invocation, preferences: scratchbus.Preferences, key: str, text: str, **options: Any) -> None:
     """Remember a preference; it replaces the one with the same key.
 
     - reads TEXT from standard input.
     """
-    _show(invocation, "remembered", scope, preferences.remember(key, text, **options))
+    _show(invocation, "remembered", preferences.remember(key, text, **options))
 
 
 @memory.command(examples=('scratchbus memory edit "quotes in JS" "double, but not in JSON" --scope ada/shop',))
 @_writes_text
-def edit(
-    invocation: Invocation, scope: str, preferences: scratchbus.Preferences, key: str, text: str, **options: Any
-) -> None:
+def edit(invocation: Invocation, preferences: scratchbus.Preferences, key: str, text: str, **options: Any) -> None:
     """Replace the text of a preference.
 
     - reads TEXT from standard input.
     """
-    _show(invocation, "edited", scope, preferences.edit(key, text, **options))
+    _show(invocation, "edited", preferences.edit(key, text, **options))
 
 
 @memory.command("rm", examples=('scratchbus memory rm "quotes in JS" --scope ada/shop',))
 @click.argument("key")
 @_revision_option
 @scope_memory("preferences", writes=True)
-def remove(invocation: Invocation, scope: str, preferences: scratchbus.Preferences, key: str, **options: Any) -> None:
+def remove(invocation: Invocation, preferences: scratchbus.Preferences, key: str, **options: Any) -> None:
     """Forget a preference; its history stays."""
-    _show(invocation, "forgot", scope, preferences.forget(key, **options))
+    _show(invocation, "forgot", preferences.forget(key, **options))
 
 
 @memory.command("history", examples=("scratchbus memory history --scope ada/shop",))
 @click.argument("key", required=False)
 @scope_memory("preferences")
-def preference_history(
-    invocation: Invocation, scope: str, preferences: scratchbus.Preferences, key: str | None
-) -> None:
+def preference_history(invocation: Invocation, preferences: scratchbus.Preferences, key: str | None) -> None:
     """Show the events about a preference, or all, oldest first, forgotten ones included."""
     show_history(invocation, preferences.history(key))
 
@@ -136,8 +130,8 @@ def _show_synced(invocation: Invocation, scope: str, file: str, synced: scratchb
     invocation.out.result(document, *cells, is_whole=True)
 
 
-def _show(invocation: Invocation, verb: str, scope: str, preference: scratchbus.Preference) -> None:
-    document = {"scope": scope, "preference": scratchbus.document_of(preference)}
+def _show(invocation: Invocation, verb: str, preference: scratchbus.Preference) -> None:
+    document = {"scope": invocation.owner, "preference": scratchbus.document_of(preference)}
     invocation.out.result(
         document, Cell(verb, "green"), Cell(one_line(preference.key), "bold"), Cell(one_line(preference.text))
     )

@@ -21,11 +21,11 @@ def notepad() -> None:
 @notepad.command(examples=("scratchbus notepad read --session s1",))
 @click.option("--at", metavar="TIME|POS", help="Show it at a past time or position.")
 @session_memory("notepad")
-def read(invocation: Invocation, session_id: str, pad: scratchbus.Notepad, at: str | None) -> None:
+def read(invocation: Invocation, pad: scratchbus.Notepad, at: str | None) -> None:
     """Show the notepad."""
     content, revision = pad.read_with_revision() if at is None else (pad.as_of(at), None)
     if invocation.as_json:
-        invocation.out.document({"session": session_id, "content": content, **given(revision=revision)})
+        invocation.out.document({"session": invocation.owner, "content": content, **given(revision=revision)})
     elif content:
         invocation.out.line(paragraphs(content) if invocation.out.is_terminal else content.removesuffix("\n"))
     else:
@@ -36,23 +36,23 @@ def read(invocation: Invocation, session_id: str, pad: scratchbus.Notepad, at: s
 @content_argument("content")
 @revision_option
 @session_memory("notepad", writes=True)
-def write(invocation: Invocation, session_id: str, pad: scratchbus.Notepad, content: str, **options: Any) -> None:
+def write(invocation: Invocation, pad: scratchbus.Notepad, content: str, **options: Any) -> None:
     """Replace the content of the notepad.
 
     CONTENT may be empty; - reads it from standard input.
     """
-    _show_revision(invocation, "written to", session_id, pad.write(content, **options))
+    _show_revision(invocation, "written to", pad.write(content, **options))
 
 
 @notepad.command(examples=('scratchbus notepad append "- Q3 is off by 45,000" --session s1',))
 @content_argument("text")
 @session_memory("notepad", writes=True)
-def append(invocation: Invocation, session_id: str, pad: scratchbus.Notepad, text: str, **options: Any) -> None:
+def append(invocation: Invocation, pad: scratchbus.Notepad, text: str, **options: Any) -> None:
     """Append a text to the notepad, on a new line.
 
     - reads TEXT from standard input.
     """
-    _show_revision(invocation, "appended to", session_id, pad.append(text, line=True, **options))
+    _show_revision(invocation, "appended to", pad.append(text, line=True, **options))
 
 
 @notepad.command(
@@ -64,20 +64,18 @@ def append(invocation: Invocation, session_id: str, pad: scratchbus.Notepad, tex
 @click.option("--replace", metavar="TEXT", help="The new text.")
 @click.option("--all", "replace_all", is_flag=True, help="Replace or delete every occurrence.")
 @session_memory("notepad", writes=True)
-def update_notepad(
-    invocation: Invocation, session_id: str, pad: scratchbus.Notepad, operation: str, **edit: Any
-) -> None:
+def update_notepad(invocation: Invocation, pad: scratchbus.Notepad, operation: str, **edit: Any) -> None:
     """Edit the notepad: append, prepend, find_replace or delete."""
-    _show_revision(invocation, "updated", session_id, pad.update(operation, **edit))
+    _show_revision(invocation, "updated", pad.update(operation, **edit))
 
 
 @notepad.command(examples=("scratchbus notepad history --session s1",))
 @session_memory("notepad")
-def history(invocation: Invocation, session_id: str, pad: scratchbus.Notepad) -> None:
+def history(invocation: Invocation, pad: scratchbus.Notepad) -> None:
     """Show all edits of the notepad, oldest first."""
     show_history(invocation, pad.history())
 
 
-def _show_revision(invocation: Invocation, verb: str, session_id: str, revision: int) -> None:
-    document = {"session": session_id, "ok": True, "revision": revision}
-    invocation.out.result(document, Cell(verb, "green"), Cell(f"the notepad of {session_id}"))
+def _show_revision(invocation: Invocation, verb: str, revision: int) -> None:
+    document = {"session": invocation.owner, "ok": True, "revision": revision}
+    invocation.out.result(document, Cell(verb, "green"), Cell(f"the notepad of {invocation.owner}"))

@@ -36,7 +36,6 @@ def note() -> None:
 @session_memory("notes", writes=True)
 def add(
     invocation: Invocation,
-    session_id: str,
     notes: scratchbus.Notes,
     content: str,
     tags: tuple[str, ...],
@@ -52,7 +51,7 @@ def add(
 @note.command(examples=('scratchbus note scratch "rows 234 to 267" --session s1',))
 @content_argument("content")
 @session_memory("notes", writes=True)
-def scratch(invocation: Invocation, session_id: str, notes: scratchbus.Notes, content: str, **options: Any) -> None:
+def scratch(invocation: Invocation, notes: scratchbus.Notes, content: str, **options: Any) -> None:
     """Add a note without tags.
 
     - reads CONTENT from standard input.
@@ -64,7 +63,7 @@ def scratch(invocation: Invocation, session_id: str, notes: scratchbus.Notes, co
 @click.argument("query", default="")
 @_tags_option("Only notes with this tag")
 @session_memory("notes")
-def search(invocation: Invocation, session_id: str, notes: scratchbus.Notes, query: str, tags: tuple[str, ...]) -> None:
+def search(invocation: Invocation, notes: scratchbus.Notes, query: str, tags: tuple[str, ...]) -> None:
     """Search notes by text and tags, ignoring case; early matches come first."""
     _show_notes(invocation, notes.search(query, list(tags)))
 
@@ -72,7 +71,7 @@ def search(invocation: Invocation, session_id: str, notes: scratchbus.Notes, que
 @note.command("list", examples=("scratchbus note list --session s1",))
 @click.option("--tag", metavar="TAG", help="Only notes with this tag.")
 @session_memory("notes")
-def list_(invocation: Invocation, session_id: str, notes: scratchbus.Notes, tag: str | None) -> None:
+def list_(invocation: Invocation, notes: scratchbus.Notes, tag: str | None) -> None:
     """Show the notes, newest first."""
     _show_notes(invocation, notes.list(tag))
 
@@ -85,7 +84,6 @@ def list_(invocation: Invocation, session_id: str, notes: scratchbus.Notes, tag:
 @session_memory("notes", writes=True)
 def update(
     invocation: Invocation,
-    session_id: str,
     notes: scratchbus.Notes,
     id: str,
     tags: tuple[str, ...],
@@ -99,14 +97,14 @@ def update(
 @note.command(examples=("scratchbus note delete note_1795256156929 --session s1",))
 @click.argument("id")
 @session_memory("notes", writes=True)
-def delete(invocation: Invocation, session_id: str, notes: scratchbus.Notes, id: str, **options: Any) -> None:
+def delete(invocation: Invocation, notes: scratchbus.Notes, id: str, **options: Any) -> None:
     """Delete a note; its history stays."""
     _show_note(invocation, "deleted", notes.delete(id, **options))
 
 
 @note.command("tags", examples=("scratchbus note tags --session s1",))
 @session_memory("notes")
-def list_tags(invocation: Invocation, session_id: str, notes: scratchbus.Notes) -> None:
+def list_tags(invocation: Invocation, notes: scratchbus.Notes) -> None:
     """Show the tags in use, each with its number of notes."""
     found = notes.tags().tags
     if invocation.as_json:
@@ -118,7 +116,7 @@ def list_tags(invocation: Invocation, session_id: str, notes: scratchbus.Notes) 
 @note.command("history", examples=("scratchbus note history --session s1",))
 @click.argument("id", required=False)
 @session_memory("notes")
-def note_history(invocation: Invocation, session_id: str, notes: scratchbus.Notes, id: str | None) -> None:
+def note_history(invocation: Invocation, notes: scratchbus.Notes, id: str | None) -> None:
     """Show the events about a note, or all notes, oldest first, deleted ones included."""
     show_history(invocation, notes.history(id))
 

@@ -33,12 +33,12 @@ def todo() -> None:
 
 @todo.command("read", examples=("scratchbus todo read --session s1", "scratchbus todo read --session s1 --json"))
 @session_memory("todo")
-def read_todo(invocation: Invocation, session_id: str, plan: scratchbus.Todo) -> None:
+def read_todo(invocation: Invocation, plan: scratchbus.Todo) -> None:
     """Show the todo list of a session.
 
     [ ] means pending, [>] in progress, [x] completed, [-] cancelled.
     """
-    _show_todo(invocation, session_id, plan.read())
+    _show_todo(invocation, plan.read())
 
 
 @todo.command(
@@ -52,12 +52,12 @@ def read_todo(invocation: Invocation, session_id: str, plan: scratchbus.Todo) ->
 @click.option("--merge", is_flag=True, help="Change these items and keep the others.")
 @revision_option
 @session_memory("todo", writes=True)
-def write_todo(invocation: Invocation, session_id: str, plan: scratchbus.Todo, todos: str, **options: Any) -> None:
+def write_todo(invocation: Invocation, plan: scratchbus.Todo, todos: str, **options: Any) -> None:
     """Replace the todo list of a session.
 
     TODOS is a JSON list of items with id, content and status; - reads it from standard input.
     """
-    _show_todo(invocation, session_id, plan.write(_json_of(todos), **options))
+    _show_todo(invocation, plan.write(_json_of(todos), **options))
 
 
 @todo.command("add", examples=("scratchbus todo add 'Survey the sheets' --session s1",))
@@ -65,7 +65,7 @@ def write_todo(invocation: Invocation, session_id: str, plan: scratchbus.Todo, t
 @click.option("--status", metavar="STATUS", type=click.Choice(list(TODO_MARKS)), help="Its status.  [default: pending]")
 @session_memory("todo", writes=True)
 def add_todo(
-    invocation: Invocation, session_id: str, plan: scratchbus.Todo, content: str, event_id: str | None,
+    invocation: Invocation, plan: scratchbus.Todo, content: str, event_id: str | None,
     **fields: str | None,
 ) -> None:  # fmt: skip
     """Append an item to the todo list.
@@ -74,11 +74,11 @@ def add_todo(
     """
     item = {"content": content, **given(**fields)}
     if event_id is not None:
-        return _show_todo(invocation, session_id, _merged(plan, {"id": event_id, **item}, event_id=event_id))
+        return _show_todo(invocation, _merged(plan, {"id": event_id, **item}, event_id=event_id))
     for _ in range(_TRIES - 1):
         with suppress(RevisionConflict):
-            return _show_todo(invocation, session_id, _appended(plan, item))
-    _show_todo(invocation, session_id, _appended(plan, item))
+            return _show_todo(invocation, _appended(plan, item))
+    _show_todo(invocation, _appended(plan, item))
 
 
 def _appended(plan: scratchbus.Todo, item: dict[str, str]) -> scratchbus.TodoList:
@@ -103,21 +103,21 @@ def _merged(plan: scratchbus.Todo, item: dict[str, str], **options: Any) -> scra
 @click.option("--status", metavar="STATUS", type=click.Choice(list(TODO_MARKS)), help="Its status.")
 @session_memory("todo", writes=True)
 def set_todo(
-    invocation: Invocation, session_id: str, plan: scratchbus.Todo, id: str, event_id: str | None, **fields: str | None
+    invocation: Invocation, plan: scratchbus.Todo, id: str, event_id: str | None, **fields: str | None
 ) -> None:
     """Change an item of the todo list, or append it if it is new."""
-    _show_todo(invocation, session_id, _merged(plan, {"id": id, **given(**fields)}, event_id=event_id))
+    _show_todo(invocation, _merged(plan, {"id": id, **given(**fields)}, event_id=event_id))
 
 
 @todo.command("inject", examples=("scratchbus todo inject --session s1",))
 @session_memory("todo")
-def inject_todo(invocation: Invocation, session_id: str, plan: scratchbus.Todo) -> None:
+def inject_todo(invocation: Invocation, plan: scratchbus.Todo) -> None:
     """Print the todo list as the text that survives compaction.
 
     Prints nothing if no item is open.
     """
     text = plan.format_for_injection()
-    invocation.out.text({"session": session_id, "text": text}, text or "")
+    invocation.out.text({"session": invocation.owner, "text": text}, text or "")
 
 
 def _json_of(text: str) -> Any:
@@ -129,9 +129,9 @@ def _json_of(text: str) -> Any:
         raise InvalidField("todos", f"{shown(text)} is not JSON; give a list of items with id and content") from None
 
 
-def _show_todo(invocation: Invocation, session_id: str, found: scratchbus.TodoList) -> None:
+def _show_todo(invocation: Invocation, found: scratchbus.TodoList) -> None:
     if invocation.as_json:
-        invocation.out.document({"session": session_id, **found.model_dump(mode="json")})
+        invocation.out.document({"session": invocation.owner, **found.model_dump(mode="json")})
         return
     for item in found.todos:
         style = _STYLES.get(item.status, "")
@@ -151,13 +151,13 @@ def scratchpad() -> None:
 
 @scratchpad.command("show", examples=("scratchbus scratchpad show analyst",), shared=(*ENGINE, "source"))
 @agent_memory("scratchpad")
-def show_scratchpad(invocation: Invocation, agent: str, pad: scratchbus.Scratchpad) -> None:
+def show_scratchpad(invocation: Invocation, pad: scratchbus.Scratchpad) -> None:
     """Show the scratchpad of an agent.
 
     Only the agent itself may read it: AGENT is the source, unless --source or the settings name another one.
     """
     content, revision = pad.read_with_revision()
-    invocation.out.text({"agent": agent, "content": content, "revision": revision}, content)
+    invocation.out.text({"agent": invocation.owner, "content": content, "revision": revision}, content)
 
 
 @scratchpad.command(
@@ -170,21 +170,19 @@ def show_scratchpad(invocation: Invocation, agent: str, pad: scratchbus.Scratchp
 @agent_memory("scratchpad", writes=True)
 @content_argument("content")
 @revision_option
-def write_scratchpad(
-    invocation: Invocation, agent: str, pad: scratchbus.Scratchpad, content: str, **options: Any
-) -> None:
+def write_scratchpad(invocation: Invocation, pad: scratchbus.Scratchpad, content: str, **options: Any) -> None:
     """Replace the scratchpad of an agent.
 
     An empty CONTENT clears it; - reads it from standard input.
     """
     revision = pad.write(content, **options)
-    document = {"agent": agent, "characters": len(content), "revision": revision}
+    document = {"agent": invocation.owner, "characters": len(content), "revision": revision}
     invocation.out.result(document, Cell("Scratchpad updated successfully.", "green"))
 
 
 @scratchpad.command("whoami", examples=("scratchbus scratchpad whoami analyst",), shared=(*ENGINE, "source"))
 @agent_memory("scratchpad")
-def whoami(invocation: Invocation, agent: str, pad: scratchbus.Scratchpad) -> None:
+def whoami(invocation: Invocation, pad: scratchbus.Scratchpad) -> None:
     """Print the text that an agent gets at the start of a run."""
     text = pad.whoami()
-    invocation.out.text({"agent": agent, "text": text}, text)
+    invocation.out.text({"agent": invocation.owner, "text": text}, text)

@@ -27,7 +27,7 @@ def turns() -> None:
 @at_option
 @session_memory("turns")
 def list_(
-    invocation: Invocation, session_id: str, turns: scratchbus.Turns, shown: bool, after: str | None, limit: int | None,
+    invocation: Invocation, turns: scratchbus.Turns, shown: bool, after: str | None, limit: int | None,
     at: str | None,
 ) -> None:  # fmt: skip
     """Show the original turns, oldest first."""
@@ -45,9 +45,7 @@ def list_(
 @click.option("--tokens", type=int, metavar="N", help="How many tokens it has, if you know.")
 @click.option("--task", metavar="ID", help="The task that it belongs to.")
 @session_memory("turns", writes=True)
-def append(
-    invocation: Invocation, session_id: str, turns: scratchbus.Turns, role: str, content: str, **options: Any
-) -> None:
+def append(invocation: Invocation, turns: scratchbus.Turns, role: str, content: str, **options: Any) -> None:
     """Append a turn.
 
     ROLE is a word such as user, assistant or tool; - reads CONTENT from standard input.
@@ -60,7 +58,7 @@ def append(
 @click.option("--turn", "ids", multiple=True, metavar="ID", help="A turn to replace, instead of all; repeatable.")
 @session_memory("turns", writes=True)
 def compact(
-    invocation: Invocation, session_id: str, turns: scratchbus.Turns, summary: str, ids: tuple[str, ...], **options: Any
+    invocation: Invocation, turns: scratchbus.Turns, summary: str, ids: tuple[str, ...], **options: Any
 ) -> None:
     """Replace turns with a summary; they stay in the history.
 
@@ -71,7 +69,7 @@ def compact(
 
 @turns.command(examples=("scratchbus turns history --session s1",))
 @session_memory("turns")
-def history(invocation: Invocation, session_id: str, turns: scratchbus.Turns) -> None:
+def history(invocation: Invocation, turns: scratchbus.Turns) -> None:
     """Show the turns and compactions as events, oldest first."""
     show_history(invocation, turns.history())
 
