@@ -171,11 +171,20 @@ revision_option = click.option(
 """Adds `--revision`, the revision that a replacement is based on."""
 
 
-scope_option = click.option(
-    "--scope", required=True, envvar="SCRATCHBUS_SCOPE", metavar="NAME",
-    help="The user or project, such as ada or ada/shop.  [$SCRATCHBUS_SCOPE]",
-)  # fmt: skip
-"""Adds `--scope`."""
+def session_option(help: str, **options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator that adds `--session`, as `session_id`, or as `sessions` if it may be repeated."""
+    name = "sessions" if "multiple" in options else "session_id"
+    return click.option("--session", name, envvar="SCRATCHBUS_SESSION", metavar="ID", help=help, **options)
+
+
+def scope_option(help: str, **options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator that adds `--scope`, as `scope`, or as `scopes` if it may be repeated."""
+    name = "scopes" if "multiple" in options else "scope"
+    return click.option("--scope", name, envvar="SCRATCHBUS_SCOPE", metavar="NAME", help=help, **options)
+
+
+required_scope = scope_option("The user or project, such as ada or ada/shop.  [$SCRATCHBUS_SCOPE]", required=True)
+"""Adds `--scope`, without which a command does nothing."""
 
 
 at_option = click.option("--at", metavar="TIME|POS", help="Show them at a past time or position.")
@@ -202,10 +211,7 @@ def session_memory(kind: str, *, writes: bool = False) -> Callable[[Callable[...
     The function is called with the `Invocation`, whose `owner` is the id of the session, and its open memory, which is
     `bus.notes(id)` for the kind "notes". Adds `--session`, and `--event-id` if it writes.
     """
-    option = click.option(
-        "--session", "session_id", required=True, envvar="SCRATCHBUS_SESSION", metavar="ID",
-        help="The id of the session.  [$SCRATCHBUS_SESSION]",
-    )  # fmt: skip
+    option = session_option("The id of the session.  [$SCRATCHBUS_SESSION]", required=True)
     return memory(kind, option, "session_id", writes)
 
 
@@ -216,7 +222,7 @@ def agent_memory(kind: str, *, writes: bool = False) -> Callable[[Callable[..., 
 
 def scope_memory(kind: str, *, writes: bool = False) -> Callable[[Callable[..., None]], Callable[..., Any]]:
     """Return a decorator like `session_memory` for the knowledge of a scope; adds `--scope`."""
-    return memory(kind, scope_option, "scope", writes)
+    return memory(kind, required_scope, "scope", writes)
 
 
 def memory(

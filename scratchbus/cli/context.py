@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 import scratchbus
-from scratchbus.cli.commands import PAGE, BusGroup, event_id_option, given
+from scratchbus.cli.commands import PAGE, BusGroup, event_id_option, given, scope_option, session_option
 from scratchbus.cli.invocation import Invocation, pass_invocation
 from scratchbus.cli.output import Cell, Column, Columns
 from scratchbus.cli.text import one_line
@@ -28,10 +28,7 @@ _ACTIONS: Columns[scratchbus.ActionTaken] = (
 )
 
 _budget_option = click.option("--budget", type=_BUDGET, metavar="N", help="The most tokens to use.  [context_budget]")
-_session_option = click.option(
-    "--session", "session_id", envvar="SCRATCHBUS_SESSION", metavar="ID",
-    help="Include the memory of this session.  [$SCRATCHBUS_SESSION]",
-)  # fmt: skip
+_session_option = session_option("Include the memory of this session.  [$SCRATCHBUS_SESSION]")
 rules_option = click.option(
     "--rules", metavar="DIR", type=click.Path(file_okay=False, exists=True),
     help="Include CLAUDE.md, AGENTS.md and .claude/rules/*.md of this directory.",
@@ -50,10 +47,9 @@ _record_option = click.option("--record", is_flag=True, help="Record which obser
     shared=PAGE,
 )
 @_session_option
-@click.option(
-    "--scope", "scopes", multiple=True, envvar="SCRATCHBUS_SCOPE", metavar="NAME",
-    help="Include the preferences and facts of this user or project; repeatable.  [$SCRATCHBUS_SCOPE]",
-)  # fmt: skip
+@scope_option(
+    "Include the preferences and facts of this user or project; repeatable.  [$SCRATCHBUS_SCOPE]", multiple=True
+)
 @click.option("--agent", metavar="NAME", help="Include the scratchpad of this agent, and use it as the source.")
 @click.option("--query", metavar="TEXT", help="Include the notes that match this, instead of the newest.")
 @_budget_option

@@ -13,7 +13,7 @@ import click
 
 import scratchbus
 from scratchbus.cli.arguments import TIME
-from scratchbus.cli.commands import BusGroup, content_argument, event_id_option, given, memory
+from scratchbus.cli.commands import BusGroup, content_argument, event_id_option, given, memory, scope_option
 from scratchbus.cli.invocation import Invocation, pass_invocation
 from scratchbus.cli.output import Cell, Column, Columns
 from scratchbus.cli.text import one_line
@@ -22,10 +22,8 @@ from scratchbus.errors import RelationsError
 _STYLES = {"valid": "", "contested": "yellow", "superseded": "dim", "retracted": "red"}
 
 
-_scope_option = click.option(
-    "--scope", default="main", envvar="SCRATCHBUS_SCOPE", show_default=True, metavar="NAME",
-    help="What the facts are about, such as a user or a project.  [$SCRATCHBUS_SCOPE]",
-)  # fmt: skip
+_scope_help = "What the facts are about, such as a user or a project.  [$SCRATCHBUS_SCOPE]"
+_scope_option = scope_option(_scope_help, default="main", show_default=True)
 _at_option = click.option("--at", metavar="TIME", help=f"Facts true at this time: {TIME}.  [default: now]")
 _known_option = click.option("--known-at", metavar="WHEN", help=f"Facts known at this time: a position, or {TIME}.")
 

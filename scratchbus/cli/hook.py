@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 import click
 
 import scratchbus
-from scratchbus.cli.commands import PAGE, BusGroup, given, listed
+from scratchbus.cli.commands import PAGE, BusGroup, given, listed, session_option
 from scratchbus.cli.context import rules_option, with_rules
 from scratchbus.cli.hook_marks import Marks
 from scratchbus.cli.invocation import Invocation, OpenPage, pass_invocation
@@ -154,16 +154,13 @@ def _hook(function: Callable[..., None]) -> Callable[..., Any]:
             with invocation.open() as opened:
                 function(invocation, _HookCall(hook_input, owner, agent, listed(knowledge) or (), opened), **options)
 
-    session_option = click.option(
-        "--session", "session_id", envvar="SCRATCHBUS_SESSION", metavar="ID",
-        help="The session whose memory is used.  [$SCRATCHBUS_SESSION, else Claude Code's]",
-    )  # fmt: skip
+    session = session_option("The session whose memory is used.  [$SCRATCHBUS_SESSION, else Claude Code's]")
     agent_option = click.option("--agent", metavar="NAME", help="The agent, as the source of its writes.")
     knowledge_option = click.option(
         "--knowledge", metavar="SCOPES",
         help="The users or projects whose preferences and facts are shown, separated by commas.",
     )  # fmt: skip
-    return session_option(agent_option(knowledge_option(pass_invocation(command))))
+    return session(agent_option(knowledge_option(pass_invocation(command))))
 
 
 _SHARED = (*PAGE, "source")

@@ -14,7 +14,7 @@ import click
 from click.core import ParameterSource
 
 import scratchbus
-from scratchbus.cli.commands import OUTPUT, PAGE, BusGroup, given, listed
+from scratchbus.cli.commands import OUTPUT, PAGE, BusGroup, given, listed, session_option
 from scratchbus.cli.invocation import Invocation, pass_invocation, public_name
 from scratchbus.cli.output import Cell, Column, Columns
 from scratchbus.cli.startup import keep_all, uncollected
@@ -36,8 +36,7 @@ def _identity_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that describe an agent; the function gets them as `identity_options` and `groups`."""
     agent = click.option("--agent", metavar="NAME", help="The agent, as the source of its writes.  [default: --source]")
     kind = click.option("--kind", default="subagent", show_default=True, help="Its kind: subagent, person or daemon.")
-    help = "The session whose memory it uses.  [$SCRATCHBUS_SESSION, else a new one]"
-    session_option = click.option("--session", "session_id", envvar="SCRATCHBUS_SESSION", metavar="ID", help=help)
+    session = session_option("The session whose memory it uses.  [$SCRATCHBUS_SESSION, else a new one]")
     tools = click.option(
         "--tools", metavar="GROUPS", help="Its groups of tools, separated by commas, or all.  [default: basic]"
     )
@@ -55,9 +54,10 @@ def _identity_options(function: Callable[..., Any]) -> Callable[..., Any]:
         identity_options = {"agent": agent, "kind": kind, "session": session_id, "knowledge": listed(knowledge) or []}
         return function(*args, identity_options=identity_options, groups=listed(tools), **options)
 
-    for option in (tools, knowledge, session_option, kind, agent):
-        command = option(command)
-    return command
+    decorated: Callable[..., Any] = command
+    for option in (tools, knowledge, session, kind, agent):
+        decorated = option(decorated)
+    return decorated
 
 
 _SCOPES = "Its scopes for the HTTP API: read, publish, act, admin, memory, separated by commas.  [default: none]"

@@ -15,8 +15,8 @@ from scratchbus.cli.commands import (
     BusGroup,
     at_option,
     content_argument,
+    required_scope,
     scope_memory,
-    scope_option,
     watch_until_interrupted,
 )
 from scratchbus.cli.event_view import show_history
@@ -102,7 +102,7 @@ def preference_history(invocation: Invocation, preferences: scratchbus.Preferenc
 @memory.command(examples=("scratchbus memory sync AGENTS.md --scope ada/shop",), shared=(*ENGINE, "source"))
 @click.argument("file", type=click.Path(dir_okay=False))
 @click.option("--watch", is_flag=True, help="Continue until Ctrl-C, whenever the file or a preference changes.")
-@scope_option
+@required_scope
 @pass_invocation
 def sync(invocation: Invocation, scope: str, file: str, watch: bool) -> None:
     """Sync a section of a text file with the preferences, both ways.

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 import scratchbus
-from scratchbus.cli.commands import PAGE, command, given
+from scratchbus.cli.commands import PAGE, command, given, scope_option, session_option
 from scratchbus.cli.invocation import Invocation, pass_invocation
 from scratchbus.cli.output import IN_PIPES, Cell, Column, Columns
 from scratchbus.cli.text import ago, one_line
@@ -22,14 +22,10 @@ from scratchbus.cli.text import ago, one_line
     shared=PAGE,
 )
 @click.argument("query")
-@click.option(
-    "--scope", "scopes", multiple=True, envvar="SCRATCHBUS_SCOPE", metavar="NAME",
-    help="Search the preferences and facts of this user or project; repeatable.  [$SCRATCHBUS_SCOPE]",
-)  # fmt: skip
-@click.option(
-    "--session", "sessions", multiple=True, envvar="SCRATCHBUS_SESSION", metavar="ID",
-    help="Search the notes and the notepad of this session; repeatable.  [$SCRATCHBUS_SESSION]",
-)  # fmt: skip
+@scope_option(
+    "Search the preferences and facts of this user or project; repeatable.  [$SCRATCHBUS_SCOPE]", multiple=True
+)
+@session_option("Search the notes and the notepad of this session; repeatable.  [$SCRATCHBUS_SESSION]", multiple=True)
 @click.option("--at", metavar="TIME|POS", help="Search the knowledge at a past time or position.")
 @click.option("--limit", type=click.IntRange(min=1), default=10, show_default=True, metavar="N", help="The most items.")
 @pass_invocation

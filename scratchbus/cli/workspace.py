@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 import scratchbus
-from scratchbus.cli.commands import ENGINE, OUTPUT, BusGroup, watch_until_interrupted
+from scratchbus.cli.commands import ENGINE, OUTPUT, BusGroup, session_option, watch_until_interrupted
 from scratchbus.cli.invocation import Invocation, pass_invocation
 from scratchbus.cli.output import Cell, Column, Columns
 
@@ -36,10 +36,7 @@ def workspace() -> None:
     shared=(*ENGINE, "source"),
 )
 @_directory
-@click.option(
-    "--session", "session_id", envvar="SCRATCHBUS_SESSION", metavar="ID",
-    help="The id of the session.  [$SCRATCHBUS_SESSION, else one of the directory's own]",
-)  # fmt: skip
+@session_option("The id of the session.  [$SCRATCHBUS_SESSION, else one of the directory's own]")
 @click.option("--watch", is_flag=True, help="Continue until Ctrl-C, whenever a file or the session changes.")
 @pass_invocation
 def sync(invocation: Invocation, directory: str, session_id: str | None, watch: bool) -> None:
