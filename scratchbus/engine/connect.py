@@ -21,21 +21,17 @@ from scratchbus.engine.sentinel import Sentinels
 from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.engine.urls import SCHEMES, Makers, check_hosts, makers, read_hosts, without_password
 from scratchbus.errors import EngineForbidden, EngineMisconfigured, EngineTooOld, InvalidURL
-from scratchbus.telemetry.lazy import lazy
+from scratchbus.telemetry.lazy import imported_on_first_use
 
 if TYPE_CHECKING:
+    from scratchbus.engine.drivers_async import AsyncEngine
+    from scratchbus.engine.links_async import AsyncLink
+
+with imported_on_first_use(__name__):
     from redis import backoff, retry
 
     from scratchbus.engine import drivers_async, links_async
-    from scratchbus.engine.drivers_async import AsyncEngine
     from scratchbus.engine.embedded import own_connection_async
-    from scratchbus.engine.links_async import AsyncLink
-else:
-    backoff = lazy("redis.backoff")
-    own_connection_async = lazy("scratchbus.engine.embedded.own_connection_async")
-    drivers_async = lazy("scratchbus.engine.drivers_async")
-    links_async = lazy("scratchbus.engine.links_async")
-    retry = lazy("redis.retry")
 
 UNKNOWN = "unknown"
 """Stands for information that this user may not read from the server."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from hiredis import Reader, pack_command
 
@@ -21,12 +21,10 @@ from scratchbus.errors import (
     EngineUnreachable,
     ScratchbusError,
 )
-from scratchbus.telemetry.lazy import lazy
+from scratchbus.telemetry.lazy import imported_on_first_use
 
-if TYPE_CHECKING:
+with imported_on_first_use(__name__):
     from redis import _parsers as parsers
-else:
-    parsers = lazy("redis._parsers")
 
 Commands = tuple[tuple[Any, ...], ...]
 

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from scratchbus.telemetry.lazy import imported_on_first_use
 
-from scratchbus.telemetry.lazy import lazy
-
-if TYPE_CHECKING:
+with imported_on_first_use(__name__):
     import asyncio
 
     from redis import exceptions as redis_errors
-else:
-    asyncio = lazy("asyncio")
-    redis_errors = lazy("redis.exceptions")
 
 __all__ = ["asyncio", "redis_errors"]

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scratchbus.engine.lazy_packages import asyncio
 from scratchbus.engine.steps import Queued, Step
-from scratchbus.telemetry.lazy import lazy
+from scratchbus.telemetry.lazy import imported_on_first_use
 
 if TYPE_CHECKING:
-    from concurrent import futures
     from concurrent.futures import Future
-else:
-    futures = lazy("concurrent.futures")
+
+with imported_on_first_use(__name__):
+    from concurrent import futures
 
 GATHERING = 0.002
 """Seconds that a draining thread waits for more jobs, since one large batch costs less than many small ones."""

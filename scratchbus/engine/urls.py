@@ -5,21 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from scratchbus.engine.connections import AsyncConnection, Connection
 from scratchbus.engine.lazy_packages import redis_errors
 from scratchbus.engine.redirects import ONLY_SERVER, Address
 from scratchbus.errors import InvalidURL
-from scratchbus.telemetry.lazy import lazy
+from scratchbus.telemetry.lazy import imported_on_first_use
 
-if TYPE_CHECKING:
+with imported_on_first_use(__name__):
     from redis import connection as blocking
     from redis.asyncio import connection as nonblocking
-else:
-    blocking = lazy("redis.connection")
-    nonblocking = lazy("redis.asyncio.connection")
 
 SCHEMES = (
     "redis://, rediss://, unix://, redis+cluster://host,host, redis+sentinel://host,host/master,"

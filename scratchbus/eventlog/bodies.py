@@ -12,7 +12,7 @@ from collections.abc import Callable
 from copy import copy
 from functools import cache
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -24,12 +24,10 @@ from typing_extensions import is_typeddict
 from scratchbus.domain.event import ENVELOPE, Event
 from scratchbus.domain.page_events import PAGE_EVENTS
 from scratchbus.eventlog.raw_entries import text_of
-from scratchbus.telemetry.lazy import lazy, once
+from scratchbus.telemetry.lazy import imported_on_first_use, once
 
-if TYPE_CHECKING:
+with imported_on_first_use(__name__):
     from scratchbus.domain import events as event_kinds
-else:
-    event_kinds = lazy("scratchbus.domain.events")
 
 Fields = Any
 """A struct with the fields of an event, in the order of its model; only `kind` of the envelope's fields is set."""

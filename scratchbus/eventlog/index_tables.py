@@ -16,7 +16,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from hashlib import blake2b
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from scratchbus.domain.observation import Observation
 from scratchbus.engine.steps import Step
@@ -24,15 +24,12 @@ from scratchbus.errors import ArchiveDamaged
 from scratchbus.eventlog.archive_protocol import LogArchive
 from scratchbus.eventlog.below_floor import from_archive
 from scratchbus.eventlog.bus_log import Log
-from scratchbus.telemetry.lazy import lazy
+from scratchbus.telemetry.lazy import imported_on_first_use
 
-if TYPE_CHECKING:
+with imported_on_first_use(__name__):
     import ulid
 
     from scratchbus.eventlog import compression
-else:
-    compression = lazy("scratchbus.eventlog.compression")
-    ulid = lazy("ulid")
 
 BUCKETS, RANGE = 4_096, 1_024
 ULID_LENGTH = 26

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from scratchbus.domain import lifecycle, shipped_types
 from scratchbus.domain.registry import Registry
 from scratchbus.errors import RegistryError, shown
 from scratchbus.settings import read_text
-from scratchbus.telemetry.lazy import lazy
+from scratchbus.telemetry.lazy import imported_on_first_use
 
-if TYPE_CHECKING:
+with imported_on_first_use(__name__):
     from scratchbus.domain import registry_yaml
-else:
-    registry_yaml = lazy("scratchbus.domain.registry_yaml")
 
 
 def as_registry(source: object) -> Registry:

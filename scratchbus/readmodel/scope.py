@@ -24,21 +24,16 @@ from scratchbus.readmodel.page_query import Freshness
 from scratchbus.readmodel.published_registries import UNPUBLISHED, Published, Version, publish, read_published
 from scratchbus.readmodel.queries import page_names
 from scratchbus.settings import Settings
-from scratchbus.telemetry.lazy import lazy, once
+from scratchbus.telemetry.lazy import imported_on_first_use, once
 
 if TYPE_CHECKING:
-    from scratchbus.domain import registry_yaml
     from scratchbus.domain.registry import ObservationType, Registry
     from scratchbus.domain.relation_registry import RelationRegistry
     from scratchbus.projections import conversation, item_index, memory_index, notebook
+
+with imported_on_first_use(__name__):
+    from scratchbus.domain import registry_yaml
     from scratchbus.readmodel import fact_index, memory_cache, memory_kinds, registry_files, relations_file
-else:
-    memory_cache = lazy("scratchbus.readmodel.memory_cache")
-    memory_kinds = lazy("scratchbus.readmodel.memory_kinds")
-    fact_index = lazy("scratchbus.readmodel.fact_index")
-    registry_files = lazy("scratchbus.readmodel.registry_files")
-    relations_file = lazy("scratchbus.readmodel.relations_file")
-    registry_yaml = lazy("scratchbus.domain.registry_yaml")
 
 T = TypeVar("T")
 

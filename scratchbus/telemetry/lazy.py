@@ -7,7 +7,7 @@ needed, or slow to import, are therefore declared like this:
         from scratchbus.commands import erase as erasure
 
 Type checkers and linters read that as any other import; at run time, `erasure` becomes a placeholder. A module that
-mypyc compiles has to use `lazy` itself, since its imports do not call `__import__`.
+mypyc compiles has to call `lazy` itself, since its imports do not call `__import__`.
 
 An annotation of a public function names a type of such a module as `erasure.Erasure`: then tools that ask for its
 type hints while the program runs find the type.
