@@ -13,6 +13,7 @@ from scratchbus.commands.read import Reads, StoredPage
 from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import START, Position
+from scratchbus.domain.time_checks import as_when
 from scratchbus.domain.values import check_id, check_source, moment
 from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.errors import ArchiveDamaged, ArchiveForeign, InvalidSource, PositionLost, shown
@@ -104,7 +105,7 @@ def as_of(
     core: Core, page: str, when: When, without_sources: str | Collection[str], progress: Progress | None
 ) -> Step[PastReads]:
     """Return a page at a moment, or as it would have been without some sources. Raises the errors of `cut_at`."""
-    sources = _sources(without_sources)
+    sources, when = _sources(without_sources), as_when(when)  # "10m ago" would be another moment for the next page
     cut = yield from cut_at(core, page, when)
     if not sources:
         return PastReads(core, (yield from _read_past(core, page, cut, progress)), when, cut)

@@ -9,6 +9,7 @@ from scratchbus.domain.page_events import TypesChanged
 from scratchbus.domain.position import Position
 from scratchbus.domain.registry import Registry
 from scratchbus.domain.registry_yaml import parse_registry
+from scratchbus.domain.time_checks import as_when
 from scratchbus.domain.values import millis
 from scratchbus.engine.steps import Step
 from scratchbus.errors import ArchiveError, PositionLost
@@ -34,6 +35,7 @@ def pages_as_of(core: Core, when: When) -> Step[list[PageStatus]]:
     It costs a read of each page. Pages whose events are only in the archive are included if they have open
     observations. Raises the errors of `cut_at`.
     """
+    when = as_when(when)  # the same moment for all pages, also if it is "10m ago"
     open_filter = Filter(status=(yield from _open_statuses(core)))
     found: list[PageStatus] = []
     for shard in range(core.log.shards):

@@ -3,6 +3,7 @@
 import pytest
 
 from scratchbus.errors import NotFound
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.engines("memory", "embedded-4-shards")
 
@@ -71,6 +72,18 @@ def test_later_relations_are_not_found_in_the_past(bus):
     for read in (then.consequences, then.evidence, then.exposure):
         with pytest.raises(NotFound):
             read(late.id)
+
+
+def test_page_of_a_relative_time_keeps_its_moment_for_other_pages(bus):
+    page, far = bus.page(), bus.page("far")
+    ground = on(far, "before")
+    above = on(page, "rests on it", ground)
+    eventually(lambda: page.as_of("1ms ago").get(above.id))
+    then = page.as_of("1ms ago")
+    far.update(ground.id, content="after")
+    eventually(lambda: far.as_of("1ms ago").get(ground.id).content == "after")
+    assert then.evidence(above.id)[ground.id].content == "before"
+    assert then.consequences(above.id).observations.keys() == {above.id}
 
 
 def test_as_of_without_a_source_omits_its_relations(connect):
