@@ -601,7 +601,7 @@ def test_the_end_of_a_session_keeps_the_facts(facts, bus):
 
 def test_a_clock_behind_the_engines_hides_no_new_facts(facts, monkeypatch):
     monkeypatch.setattr(
-        "scratchbus.readmodel.known_facts.time.time_ns", lambda: 0
+        "scratchbus.readmodel.fact_validity.time.time_ns", lambda: 0
     )  # a clock that is far behind the engine's
     facts.assert_fact("a", "uses", "b")
     assert len(facts.query()) == 1
