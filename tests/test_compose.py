@@ -79,6 +79,13 @@ def _health(service: dict[str, Any], said: str) -> list[str]:
     return [sys.executable, *checked]
 
 
+def test_the_server_configuration_leaves_users_and_files_to_its_operator():
+    """A server may rewrite the file it was started with, and what it writes there overrides `requirepass`."""
+    lines = [line for line in (ROOT / "config/redis.conf").read_text().splitlines() if line and line[0] != "#"]
+    assert {"port 6379", "bind * -::*", "appendonly yes"} < set(lines)
+    assert {line.split()[0] for line in lines}.isdisjoint({"user", "requirepass", "dir", "logfile"})
+
+
 def test_compose_starts_one_engine_and_spare_daemons():
     replicas = {name: service.get("deploy", {}).get("replicas", 1) for name, service in SERVICES.items()}
     assert replicas == {
