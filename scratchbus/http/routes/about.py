@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
+from scratchbus.errors import EngineUnreachable
 from scratchbus.http import problems
 from scratchbus.http.callers import cookie_of
 from scratchbus.http.documents import answer
 from scratchbus.http.observation_bodies import Login
 from scratchbus.http.problems import Refusal
 from scratchbus.http.responses import CALLER, WELL
+from scratchbus.http.routes.operations import PATIENCE
 from scratchbus.http.server import CallerOf, ServerOf, server_of
 
 router = APIRouter(tags=["server"])
@@ -55,7 +58,12 @@ async def get_health() -> dict[str, Any]:
 @health.get("/readyz", responses={200: WELL, 503: problems.documented(503)})
 async def get_readiness(request: Request) -> Response:
     """Return whether the engine answers; 503 while it does not."""
-    await (await server_of(request).own_bus()).position()
+    try:
+        async with asyncio.timeout(PATIENCE):
+            bus = await asyncio.shield(server_of(request).own_bus())  # a slow connection is there for the next probe
+            await bus.position()
+    except TimeoutError:
+        raise EngineUnreachable(f"the engine did not answer within {PATIENCE:g} s") from None
     return answer({"status": "ok"})
 
 

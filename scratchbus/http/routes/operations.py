@@ -27,7 +27,7 @@ router = APIRouter(tags=["operations"])
 metrics = APIRouter(tags=["operations"])
 
 PATIENCE: Final = 1.0
-"""Seconds that the metrics wait for the engine; after that they lack the state of the bus."""
+"""Seconds that the metrics and `/readyz` wait for the engine; after that the metrics lack the state of the bus."""
 
 _STATUS: Final = document(
     "The status",

@@ -341,6 +341,10 @@ def test_a_server_survives_a_crash_of_its_engine(own_server: Served, engine: Ser
         eventually(lambda: http.get("/pages/main/active").status_code == 200, "the engine is found again")
         assert [each["id"] for each in http.get("/pages/main/active").json()["items"]][-1] == kept["id"]
         assert http.get(f"{own_server.url}/readyz").status_code == 200
+        engine.pause()
+        waiting = http.get(f"{own_server.url}/readyz").json()
+        engine.go_on()
+        assert (waiting["status"], waiting["detail"]) == (503, "the engine did not answer within 1 s")
         assert add(http, "main")["version"] == 1
     assert own_server.process.poll() is None
 
