@@ -187,3 +187,21 @@ def test_a_hundred_thousand_rows_scroll(own_server: Served, open_console: Opened
         expect(window.locator(".toolbar-count")).to_have_text("100,020 events")
         settle(window)
         assert window.evaluate(first) == before
+
+
+@pytest.mark.browser
+def test_the_arrows_of_a_fact_point_from_subject_to_object_in_any_script(console: Console, bus: Bus) -> None:
+    """The subject is left of the object, also when both are Arabic."""
+    bus.facts("log-rtl").assert_fact("\u0645\u062a\u062c\u0631", "owner", "\u0623\u062d\u0645\u062f")
+    window = console.open("#/log?q=page:knowledge:log-rtl")
+    what = window.locator(".table-body .cell-what .excerpt").first
+    expect(what).to_have_text("\u0645\u062a\u062c\u0631 \u2192 owner \u2192 \u0623\u062d\u0645\u062f")
+    subject, object_ = what.evaluate(
+        """each => [0, each.textContent.length - 1].map(at => {
+            const range = document.createRange();
+            range.setStart(each.firstChild, at);
+            range.setEnd(each.firstChild, at + 1);
+            return range.getBoundingClientRect().x;
+        })"""
+    )
+    assert subject < object_

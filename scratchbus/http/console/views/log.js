@@ -15,7 +15,7 @@ import { Filter, setFilter } from "../ui/filter.js";
 import { Empty, ProblemNote } from "../ui/problem.js";
 import { Table } from "../ui/table.js";
 import { Moment } from "../ui/times.js";
-import { describe } from "./log/describe.js";
+import { describe, directionOf } from "./log/describe.js";
 
 const NAMES = ["kind", "type", "page", "by", "subject"];
 const STEP = 500; // events a request, back in time
@@ -76,7 +76,7 @@ const COLUMNS = [
   { name: "kind", title: "Kind", cell: (row) => html`<span class="kind kind-${groupOf(row.kind)}">${row.kind.replaceAll("_", " ")}</span>` },
   { name: "page", title: "Page", cell: (row) => html`<span class="excerpt" dir="auto">${visible(row.page)}</span>` },
   { name: "type", title: "Type", cell: (row) => html`<span class="excerpt" dir="auto">${visible(row.type)}</span>` },
-  { name: "what", title: "What", cell: (row) => html`<span class="excerpt" dir="auto"><${Text} value=${describe(row)} /></span>` },
+  { name: "what", title: "What", cell: (row) => html`<span class="excerpt" dir=${directionOf(row)}><${Text} value=${describe(row)} /></span>` },
   { name: "by", title: "By", cell: (row) => html`<span class="excerpt" dir="auto"><${Text} value=${row.by} /></span>` },
   { name: "subject", title: "Subject", cell: (row) => html`<span class="excerpt id" title=${visible(row.subject)}>${visible(shortId(row.subject))}</span>` },
 ];

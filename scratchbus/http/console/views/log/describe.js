@@ -52,3 +52,6 @@ export function describe(event) {
   const line = LINES[event.kind]?.(event) ?? SAID.map((name) => event[name]).find((each) => typeof each === "string") ?? "";
   return String(line).replaceAll("\n", " ⏎ ");
 }
+
+/** Return the direction of that line: the arrows of a fact point to the right, also between words from right to left. */
+export const directionOf = (event) => (event.kind === "fact_asserted" ? "ltr" : "auto");
