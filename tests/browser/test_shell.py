@@ -622,3 +622,15 @@ def test_signing_out_leaves_nothing_and_lets_another_sign_in(
         window.get_by_role("button", name="Sign in").click()
         expect(window.get_by_role("button", name="Signed in as bob")).to_be_visible()
         expect(window.locator(".connection")).to_have_text("Not live")
+
+
+@pytest.mark.browser
+def test_a_theme_applies_to_all_tabs(console: Console) -> None:
+    """A tab that is open follows another one."""
+    window = console.open("#/now?page=shell:tabs")
+    other = window.context.new_page()
+    other.goto(f"{console.served.origin}/#/now?page=shell:tabs")
+    expect(other.locator(".connection.live")).to_be_visible()
+    other.get_by_role("button", name="Colours").click()
+    other.get_by_role("menuitemradio", name="Dark").click()
+    expect(window.locator("html")).to_have_attribute("data-theme", "dark")

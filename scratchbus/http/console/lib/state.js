@@ -59,6 +59,7 @@ async function ask(resource, keep) {
 const remembered = (name, otherwise) => {
   const kept = signal(localStorage.getItem(name) ?? otherwise);
   effect(() => localStorage.setItem(name, kept.value));
+  addEventListener("storage", ({ key, newValue }) => key === name && (kept.value = newValue ?? otherwise)); // another tab
   return kept;
 };
 
