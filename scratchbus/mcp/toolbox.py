@@ -275,7 +275,7 @@ def _describe_problems(problem: ValidationError) -> str:
     lines = []
     for each in problem.errors(include_url=False):
         path, message = list(each["loc"]), f"{each['msg'][0].lower()}{each['msg'][1:]}"
-        if path[-1] in ("int", "str", "bool"):  # one of the types of a duration
+        if path[-1] in ("int", "str", "bool") and each["type"] != "extra_forbidden":  # one of the types of a duration
             path, message = path[:-1], 'input should be whole seconds, or a text such as "2h"'
         elif each["type"] in ("dict_type", "model_type"):
             message = "input should be an object"

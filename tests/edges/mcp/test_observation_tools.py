@@ -568,6 +568,11 @@ async def test_true_and_false_are_not_numbers(connect: Connect, tool: str, argum
         ("claim_next", {"ttl": []}, 'ttl: []: input should be whole seconds, or a text such as "2h"'),
         ("add_observation", {"remind_on": "x"}, "remind_on: 'x': input should be an object"),
         ("add_observations", {"observations": ["x"]}, "observations.0: 'x': input should be an object"),
+        (
+            "add_observations",
+            {"observations": [{"type": "observation", "content": "x", "int": 1}]},
+            "observations.0.int: 1: extra inputs are not permitted",
+        ),
     ],
 )
 async def test_an_argument_of_a_wrong_type_gets_one_error_in_json_words(
