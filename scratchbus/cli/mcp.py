@@ -178,7 +178,11 @@ def add(
     identity = _identity(invocation, identity_options, groups)
     file, expires_at = _tokens(tokens), None if expires is None else _after(expires)
     secret = file.add(name, identity, expires_at, scopes=listed(scopes))
-    invocation.out.text({"name": name, "token": secret, **_document(identity)}, secret)
+    try:
+        invocation.out.text({"name": name, "token": secret, **_document(identity)}, secret)
+    except OSError:  # nobody will ever see it
+        file.revoke(name)
+        raise
 
 
 @token.command("list", shared=OUTPUT)

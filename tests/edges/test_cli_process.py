@@ -175,6 +175,14 @@ def test_a_context_that_cannot_be_printed_was_written_only_if_recorded(cli: Cli,
     assert "No space left on device; the write was made, with the result " in err
 
 
+@pytest.mark.parametrize("as_json", ["", " --json"])
+def test_a_token_that_cannot_be_printed_is_not_kept(cli: Cli, tmp_path: Path, as_json: str):
+    file = shlex.quote(str(tmp_path / "tokens.yaml"))
+    added = run_in_shell(cli, f"$scratchbus mcp token add laptop --agent a --tokens {file}{as_json} > /dev/full")
+    assert added == (1, "", "scratchbus: No space left on device; check the disk, the terminal and the files\n")
+    assert cli("mcp", "token", "list", "--tokens", str(tmp_path / "tokens.yaml")).out == ""
+
+
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 def test_characters_that_the_output_cannot_encode_are_escaped(cli: Cli, encoding: str):
     cli.json("resolve", cli.add("日本"))  # a tail has an arrow too
