@@ -247,7 +247,7 @@ def _read_checked_info(where: str, shard: int) -> Step[dict[str, str]]:
         info = yield from read_info("server", "memory", "persistence", "replication", shard=shard)
     except EngineForbidden:
         return {"engine": UNKNOWN, "version": UNKNOWN}
-    if info.get("redis_mode") == "sentinel":
+    if "sentinel" in (info.get("redis_mode"), info.get("server_mode")):  # the second is that of Valkey
         raise EngineMisconfigured(
             f"{where} is a sentinel; write redis+sentinel://host:port/NAME, with its master's name"
         )
