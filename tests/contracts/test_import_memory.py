@@ -44,7 +44,8 @@ def peak_of(count: int, new_bus: NewBus) -> int:
 def test_four_times_as_many_lines_use_no_more_memory(monkeypatch: pytest.MonkeyPatch, new_bus: NewBus) -> None:
     monkeypatch.setattr(spill, "KEPT_BYTES", 256 * 1024)
     peak_of(100, new_bus)  # imports modules and fills caches
-    small, large = peak_of(250, new_bus), peak_of(1_000, new_bus)  # even the small export exceeds KEPT_BYTES
+    # Even the small export exceeds KEPT_BYTES. What other threads allocate meanwhile only adds to a peak.
+    small, large = (min(peak_of(count, new_bus) for _ in range(3)) for count in (250, 1_000))
     assert large < 1.3 * small
 
 
