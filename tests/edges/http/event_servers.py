@@ -102,7 +102,7 @@ class Listener:
             headers["Last-Event-ID"] = last_id
         self._thread = threading.Thread(target=self._listen, args=(served.api + "/events" + query, headers))
         self._thread.start()
-        eventually(lambda: self.last_id is not None or self.is_over)
+        eventually(lambda: (self._response is not None and self.last_id is not None) or self.is_over)
 
     def _listen(self, url: str, headers: dict[str, str]) -> None:
         try:
