@@ -8,7 +8,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
-from scratchbus.errors import EngineUnreachable
+from scratchbus.errors import EngineError, EngineUnreachable
 from scratchbus.http import problems
 from scratchbus.http.callers import cookie_of
 from scratchbus.http.documents import answer
@@ -57,13 +57,15 @@ async def get_health() -> dict[str, Any]:
 
 @health.get("/readyz", responses={200: WELL, 503: problems.documented(503)})
 async def get_readiness(request: Request) -> Response:
-    """Return whether the engine answers; 503 while it does not."""
+    """Return whether the engine answers; 503 while it does not, or refuses."""
     try:
         async with asyncio.timeout(PATIENCE):
             bus = await asyncio.shield(server_of(request).own_bus())  # a slow connection is there for the next probe
             await bus.position()
     except TimeoutError:
-        raise EngineUnreachable(f"the engine did not answer within {PATIENCE:g} s") from None
+        return problems.problem_of(EngineUnreachable(f"the engine did not answer within {PATIENCE:g} s"), 503)
+    except EngineError as refused:
+        return problems.problem_of(refused, 503)
     return answer({"status": "ok"})
 
 

@@ -345,6 +345,12 @@ def test_a_server_survives_a_crash_of_its_engine(own_server: Served, engine: Ser
         waiting = http.get(f"{own_server.url}/readyz").json()
         engine.go_on()
         assert (waiting["status"], waiting["detail"]) == (503, "the engine did not answer within 1 s")
+        with engine.client() as admin:
+            admin.config_set("requirepass", "new")
+            admin.client_kill_filter(_type="normal", skipme=True)
+            refused = http.get(f"{own_server.url}/readyz")
+            assert (refused.status_code, slug(refused)) == (503, "engine-auth")
+            admin.config_set("requirepass", "")
         assert add(http, "main")["version"] == 1
     assert own_server.process.poll() is None
 
