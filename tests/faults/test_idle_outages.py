@@ -15,7 +15,7 @@ from scratchbus.work.agenda import Agenda
 from tests.faults.servers import DURABLE, Server
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.slow]
 
 TRIES = 6
 
