@@ -10,9 +10,10 @@ from itertools import groupby
 from typing import TypeVar
 
 from scratchbus.archive.archive_check import LogCheck
-from scratchbus.archive.catalog import LRUCache, SegmentCatalog
+from scratchbus.archive.catalog import SegmentCatalog
 from scratchbus.archive.erasure import erase_events
 from scratchbus.archive.lines import position_of, restore
+from scratchbus.archive.lru_cache import LRUCache
 from scratchbus.archive.manifest import Manifest, folder_of, table_file
 from scratchbus.archive.segment import Index
 from scratchbus.archive.stores import Store

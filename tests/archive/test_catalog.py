@@ -18,8 +18,9 @@ from scratchbus.archive import archiver
 from scratchbus.archive.archive_check import verify
 from scratchbus.archive.archive_reader import Archive
 from scratchbus.archive.archiver import archive_bus
-from scratchbus.archive.catalog import LRUCache, SegmentCatalog
+from scratchbus.archive.catalog import SegmentCatalog
 from scratchbus.archive.erasure import not_yet_erased
+from scratchbus.archive.lru_cache import LRUCache
 from scratchbus.archive.manifest import Manifest
 from scratchbus.archive.stores import DirectoryStore, Store, open_store
 from scratchbus.errors import ArchiveBusy
