@@ -45,7 +45,7 @@ class Sentinels(Failover):
             except (redis_errors.RedisError, OSError) as problem:
                 if last_problem is None or self.is_transient(problem) == self.has_answered:
                     last_problem = problem  # one that passes, unless no sentinel has ever answered
-        if last_problem is None and self._was_known:  # as while it is configured anew
+        if last_problem is None and self._was_known:  # an operator may be replacing its entry
             raise redis_errors.ClusterDownError(f"the sentinels no longer know the master {self._name!r}")
         if last_problem is None:
             raise EngineMisconfigured(f"the sentinels know no master {self._name!r}; check the name in the URL")
