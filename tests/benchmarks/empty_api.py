@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import warnings
 from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
 from typing import Annotated, Any
@@ -11,6 +12,7 @@ import anyio
 import uvicorn
 from fastapi import Body, FastAPI
 from pydantic import BaseModel
+from pydantic.warnings import UnsupportedFieldAttributeWarning
 
 from scratchbus import NewObservation, Observation, new_id
 from scratchbus.http.main import configured
@@ -52,6 +54,8 @@ async def active(page: str, limit: int = LIMIT) -> Page:
 
 
 async def _serve() -> None:
+    # FastAPI gives a body an alias, of which pydantic warns on stderr
+    warnings.filterwarnings("ignore", category=UnsupportedFieldAttributeWarning)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         print(listener.getsockname()[1], flush=True)  # read by the process that started this one
         await uvicorn.Server(configured(app)).serve([listener])
