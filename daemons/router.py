@@ -49,6 +49,7 @@ OVER = "what it rests on is over"
 """Why an executor closed a suggestion, or archived a question, without doing anything."""
 
 _UNANSWERED = ("expired", "displaced")
+_NOTHING = -1  # below every priority
 _MAX_EXCERPT = 300  # characters of an observation that a suggestion repeats
 _LOOK_INTERVAL = 60.0  # seconds between two looks at what grows more urgent while nothing happens
 
@@ -68,8 +69,9 @@ class Router:
     """Suggests one action for each urgent observation. Any number of routers may run.
 
     An observation that was acted on, or already has a suggestion, gets no other. If a suggestion expired or was
-    displaced before anyone answered it, the router suggests again while the observation is still urgent. While a mode
-    of its rules is in force, some observations are more urgent, have to be verified first, or are held back.
+    displaced before anyone answered it, the router suggests again while the observation is still urgent. On a page that
+    is full (`max_observations`) a displaced one waits for room, since it would only displace another. While a mode of
+    its rules is in force, some observations are more urgent, have to be verified first, or are held back.
 
     The router stores no position: everything it needs is on the page. It considers the whole page when it starts and
     every minute, and on changes at once. The event id of a suggestion derives from the observation and its
@@ -83,12 +85,16 @@ class Router:
         threshold: float = THRESHOLD,
         rules: RouterRules = NO_RULES,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        max_observations: int | None = None,
     ) -> None:
         self._page = page
         self._view = view
         self._threshold = threshold
         self._rules = rules
         self._clock = clock
+        self._max_observations = max_observations
+        self._full_for = _NOTHING  # no room for this priority and those below, as the pass has found
+        self._has_waiting = False  # displaced publications that wait for room
 
     def run(self, stop: threading.Event) -> None:
         """Suggest actions for urgent observations until `stop` is set."""
@@ -104,7 +110,8 @@ class Router:
         changed = change.after or change.before
         states = [each for each in (change.before, change.after) if each is not None]
         may_switch = any(mode.during.fits(each) for mode in self._rules.modes for each in states)
-        if change.is_resync or changed is None or may_switch:
+        makes_room = changed is not None and not changed.is_open and changed.reason_code != "displaced"
+        if change.is_resync or changed is None or may_switch or (makes_room and self._has_waiting):
             self.consider_all()
         else:
             concerned = changed.evidence[:1] if FOR_EXECUTOR in changed.tags else [changed.id]
@@ -112,10 +119,12 @@ class Router:
 
     def consider_all(self) -> None:
         """Consider every active observation of the page."""
+        self._has_waiting = False
         self.consider(self._view.active())
 
     def consider(self, observations: list[Observation]) -> None:
         """Suggest an action for each of these that is open and urgent, the most urgent first."""
+        self._full_for = _NOTHING
         active = self._view.active() if self._rules.modes else []
         in_force = [(mode, alert) for mode in self._rules.modes for alert in active if mode.during.fits(alert)]
         ranked = [self._ranked(observation, in_force) for observation in observations if _is_actionable(observation)]
@@ -144,15 +153,31 @@ class Router:
         requests = self._view.list(type=CONFIRMATION, tags=[FOR_EXECUTOR, about(ranked.observation.id)], limit=1)
         if requests and (requests[0].status == "resolved" or requests[0].reason_code == "auto_archived"):
             return requests[0]  # only resolved observations are archived automatically
-        if not requests or _is_unanswered(requests[0]):
+        if not requests or self._is_to_repeat(requests[0]):
             context = {"task_id": f"verify_{ranked.observation.id}"}
             self._add(CONFIRMATION, "Verify before acting", "verify", ranked, requests, context=context)
         return None
 
     def _suggest_once(self, ranked: _Ranked, *grounds: Observation) -> None:
         suggestions = self._view.list(type=SUGGESTION, tags=[about(ranked.observation.id)], limit=1)
-        if not suggestions or _is_unanswered(suggestions[0]):
+        if not suggestions or self._is_to_repeat(suggestions[0]):
             self._add(SUGGESTION, "Act on", "suggest", ranked, suggestions, grounds, context={})
+
+    def _is_to_repeat(self, publication: Observation) -> bool:
+        """Return whether nobody has reacted to the last publication, and another would not displace its like."""
+        if not _is_unanswered(publication) or publication.reason_code != "displaced":
+            return _is_unanswered(publication)
+        if publication.priority > self._full_for and self._has_room(publication.priority):
+            return True
+        self._full_for, self._has_waiting = max(publication.priority, self._full_for), True
+        return False
+
+    def _has_room(self, priority: int) -> bool:
+        """Return whether the page has room for one more, or an observation that should give way to this priority."""
+        found = [each for each in self._view.list(status=None, limit=None) if each.is_open]
+        if self._max_observations is None or len(found) < self._max_observations:
+            return True
+        return any(each.priority < priority and each.claim is None and each.not_before is None for each in found)
 
     def _add(
         self,
@@ -248,7 +273,8 @@ def main(daemon: Daemon, threshold: float, rules: Path) -> None:
     def route(bus: Bus, stop: threading.Event) -> None:
         warn_of_types(table.types, bus, rules)
         with bus.view(daemon.page) as view:
-            Router(bus.page(daemon.page), view, threshold, table).run(stop)
+            limit = bus.settings.max_observations
+            Router(bus.page(daemon.page), view, threshold, table, max_observations=limit).run(stop)
 
     daemon.serve(route)
 

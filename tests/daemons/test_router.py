@@ -9,7 +9,7 @@ from daemons.executor import Executor
 from daemons.router import CONFIRMATION, EXECUTOR, FOR_EXECUTOR, SUGGESTION, Router
 from daemons.router_rules import parse_router_rules, read_router_rules
 from daemons.tools import read_tools
-from scratchbus import Change
+from scratchbus import Bus, Change
 from scratchbus.errors import RulesError
 from scratchbus.scheduling.expiry import sweep
 from scratchbus.settings import shipped
@@ -135,6 +135,44 @@ def test_an_expired_suggestion_is_made_again(page, view, router, alert, consider
     assert second.evidence == [urgent.id]
     consider(Router(page, view))
     assert len(suggestions(page)) == 2
+
+
+def test_displaced_suggestions_wait_until_the_page_has_room(url, running):
+    with Bus.connect(url, source="tester", max_observations=4) as bus, bus.view("main") as view:
+        page = bus.page("main")
+        for number in range(3):
+            page.add("risk_alert", f"alert {number}")
+        with running(Router(page, view, max_observations=4).run):
+            eventually(lambda: page.count(type=SUGGESTION, status=None) == 3, "each alert was suggested")
+            (first,) = suggestions(page, status="active")
+            page.link(first.evidence[0], action="blocked")
+            page.resolve(first.id)
+            eventually(lambda: suggestions(page, status="active"), "a displaced one is suggested again")
+            (second,) = suggestions(page, status="active")
+            page.update(second.id, metadata={"note": "seen"})
+            view.wait_for(bus.position())
+        assert second.evidence != first.evidence
+        assert page.count(type=SUGGESTION, status=None) == 4
+
+
+def test_a_displaced_suggestion_is_made_again_on_a_page_with_less_important_observations(url):
+    with Bus.connect(url, source="tester", max_observations=2) as bus, bus.view("main") as view:
+        page = bus.page("main")
+        page.add("risk_alert", "alert")
+        router = Router(page, view, max_observations=2)
+        view.wait_for(bus.position())
+        router.consider_all()
+        (displaced,) = suggestions(page)
+        more = page.add("risk_alert", "not sure", confidence=0.1)
+        view.wait_for(bus.position())
+        router.consider_all()
+        assert suggestions(page, status="active") == []
+        page.resolve(more.id)
+        page.add("observation", "less important")
+        view.wait_for(bus.position())
+        router.consider_all()
+        (again,) = suggestions(page, status="active")
+        assert again.evidence == displaced.evidence
 
 
 def test_a_running_router_replaces_an_expired_suggestion(bus, page, router, alert, running):
