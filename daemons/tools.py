@@ -77,18 +77,31 @@ def blocklist(file: Path) -> Tool:
     def block(observation: Observation) -> str:
         address = _address(observation)
         file.parent.mkdir(parents=True, exist_ok=True)
-        with file.open("a+b") as stream:
+        with file.open("a+b", buffering=0) as stream:
             fcntl.flock(stream, fcntl.LOCK_EX)  # until it is closed
             stream.seek(0)
             content = stream.read()
             if address.encode() not in content.split():
                 torn = b"" if content.endswith(b"\n") or not content else b"\n"
-                stream.write(torn + address.encode() + b"\n")
-                stream.flush()
-                os.fsync(stream.fileno())
+                _append(stream.fileno(), torn + address.encode() + b"\n", len(content))
         return f"blocklist:{address}"
 
     return block
+
+
+def _append(descriptor: int, line: bytes, size: int) -> None:
+    """Append a line to a file of this size, durably and whole: a part of an address may be another one's.
+
+    Raises OSError.
+    """
+    try:
+        written = os.write(descriptor, line)
+        while written < len(line):  # a full disk takes what fits, and the next write says why
+            written += os.write(descriptor, line[written:])
+        os.fsync(descriptor)
+    except OSError:
+        os.ftruncate(descriptor, size)
+        raise
 
 
 def default_blocklist() -> Path:

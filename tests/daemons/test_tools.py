@@ -1,5 +1,6 @@
 """The table picks a tool by type and tags; blocking an address twice changes nothing."""
 
+import resource
 import threading
 from datetime import UTC, datetime
 
@@ -89,6 +90,21 @@ def test_a_torn_last_line_does_not_swallow_the_next_address(alert, tmp_path):
     file.write_text("192.0.2.9")
     blocklist(file)(alert("192.0.2.1"))
     assert file.read_text() == "192.0.2.9\n192.0.2.1\n"
+
+
+def test_a_full_disk_leaves_no_part_of_an_address(alert, tmp_path):
+    file = tmp_path / "blocklist.txt"
+    file.write_text("192.0.2.9\n")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len("192.0.2.9\n198.51.100.1"), before[1]))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            blocklist(file)(alert("198.51.100.17"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert file.read_text() == "192.0.2.9\n"
+    blocklist(file)(alert("198.51.100.17"))
+    assert file.read_text() == "192.0.2.9\n198.51.100.17\n"
 
 
 def test_equivalent_addresses_are_blocked_once(alert, tmp_path):
