@@ -95,7 +95,7 @@ def install(invocation: Invocation, is_user: bool, log: Path | None, journal: st
 
     Shows what it writes, and asks first. The engine gets a unit unless --url names a server, the logwatch if --log or
     --journal says what it watches, and an archiver if archive_url is set. The bus, URLs and settings file in force are
-    written into the units.
+    written into the units. Units of an earlier install that are not among them are stopped and removed.
     """
     if log is not None and journal is not None:
         raise click.UsageError("--log and --journal exclude each other: a logwatch reads one of them")
@@ -103,13 +103,22 @@ def install(invocation: Invocation, is_user: bool, log: Path | None, journal: st
     watched = watched if journal is None else f" --follow --journal {_quoted(journal)}"
     folder = _folder()
     units = {folder / f"scratchbus-{name}.service": text for name, text in _units(invocation, watched).items()}
+    installed = _installed()
+    former = [path for path in installed if path not in units]
+    if former and not yes:
+        click.echo(f"Units to stop and remove: {', '.join(map(str, former))}", err=True)
+    changed = [path.name for path in installed if path in units and path.read_bytes() != units[path].encode()]
     if not write_files(invocation, units, is_agreed=yes, mode=0o600):  # a URL may have a password
         return
+    _remove(invocation, former)
     invocation.out.text({"units": [str(path) for path in units]}, "\n".join(map(str, units)))
     if watched is None:
         invocation.out.note("The logwatch is not included; --log FILE or --journal UNIT sets what it watches")
     names = [path.name for path in units]
-    _systemctl(invocation, ["daemon-reload"], ["enable", "--now", *names])
+    _systemctl(invocation, ["daemon-reload"])
+    if changed:
+        _systemctl(invocation, ["try-restart", *changed])
+    _systemctl(invocation, ["enable", "--now", *names])
 
 
 @systemd.command(examples=("scratchbus systemd uninstall --user",))
@@ -117,16 +126,26 @@ def install(invocation: Invocation, is_user: bool, log: Path | None, journal: st
 @pass_invocation
 def uninstall(invocation: Invocation, is_user: bool) -> None:
     """Stop and remove the units that `install` wrote. The data stay."""
-    mark = _MARK.encode()
-    units = [path for path in sorted(_folder().glob("scratchbus-*.service")) if mark in path.read_bytes()]
-    if units:
-        _systemctl(invocation, ["disable", "--now", *(path.name for path in units)])
-    for path in units:
-        path.unlink()
+    units = _installed()
+    _remove(invocation, units)
     if units:
         _systemctl(invocation, ["daemon-reload"])
     paths = [str(path) for path in units]
     invocation.out.text({"removed": paths}, "\n".join(paths) or "There are no units to remove")
+
+
+def _installed() -> list[Path]:
+    """Return the units that `install` wrote."""
+    mark = _MARK.encode()
+    return [path for path in sorted(_folder().glob("scratchbus-*.service")) if mark in path.read_bytes()]
+
+
+def _remove(invocation: Invocation, units: list[Path]) -> None:
+    """Stop units and delete their files."""
+    if units:
+        _systemctl(invocation, ["disable", "--now", *(path.name for path in units)])
+    for path in units:
+        path.unlink()
 
 
 def _units(invocation: Invocation, watched: str | None) -> dict[str, str]:

@@ -83,6 +83,20 @@ def test_install_writes_and_starts_units(machine: Machine, capsys: pytest.Captur
     assert "no logwatch" not in capsys.readouterr().err
 
 
+def test_a_second_install_removes_and_restarts_units_of_the_first(machine: Machine):
+    assert main(["systemd", "install", "--user", "--journal", "ssh", "--yes"]) == 0
+    first = len(machine.called)
+    assert main(["systemd", "install", "--user", "--journal", "nginx", "--yes"]) == 0
+    assert machine.called[first : first + 2] == [
+        "--user daemon-reload", "--user try-restart scratchbus-logwatch.service",
+    ]  # fmt: skip
+    second = len(machine.called)
+    assert main(["systemd", "install", "--user", "--yes"]) == 0
+    assert machine.called[second] == "--user disable --now scratchbus-logwatch.service"
+    assert not (machine.units / "scratchbus-logwatch.service").exists()
+    assert "try-restart" not in " ".join(machine.called[second:])
+
+
 def test_systemd_accepts_the_units(machine: Machine):
     analyze = shutil.which("systemd-analyze")
     if analyze is None:
