@@ -42,6 +42,7 @@ class Tailer:
         self._stored = stored
         self._from_start = from_start
         self._file: LogFile | None = None
+        self._problem = ""  # of the file that is waited for
 
     @property
     def position(self) -> FilePosition | None:
@@ -58,12 +59,13 @@ class Tailer:
     def lines(self, final: bool = False) -> Iterator[Line]:
         """Yield the whole lines that are there now; with `final`, also a last line without its line end.
 
-        Raises FileGone when no file is at the path and none is open, InvalidInput when the file cannot be read.
+        Raises FileGone when no file is at the path and none is open, InvalidInput when the file cannot be read. Without
+        `final`, a next file that cannot be read is waited for: some are made readable a moment after they are created.
         """
         file = self._current()
         while True:
             with contextlib.ExitStack() as if_left:
-                successor = self._successor(file)
+                successor = self._successor(file, final)
                 if successor:
                     if_left.callback(successor.close)
                 yield from file.whole_lines()
@@ -120,7 +122,7 @@ class Tailer:
             file.close()
         return None
 
-    def _successor(self, file: LogFile) -> LogFile | None:
+    def _successor(self, file: LogFile, final: bool) -> LogFile | None:
         """Return the file that follows this one, if it exists and has bytes.
 
         While it has none, the writer of the log may still write to the old file.
@@ -129,6 +131,14 @@ class Tailer:
             found = LogFile(self._path_after(file))
         except FileGone:
             return None
+        except InvalidInput as problem:
+            if final:
+                raise
+            if str(problem) != self._problem:
+                logger.warning("cannot read the next log file; waiting for it", reason=str(problem))
+            self._problem = str(problem)
+            return None
+        self._problem = ""
         if found.inode != file.inode and not found.is_empty():
             return found
         found.close()

@@ -250,6 +250,19 @@ def test_a_directory_is_refused(tmp_path):
         texts(Tailer(tmp_path))
 
 
+def test_a_next_file_that_cannot_be_read_is_waited_for(log):
+    tailer = Tailer(log)
+    append(log, "one\n")
+    assert texts(tailer) == ["one"]
+    log.rename(log.with_name("old"))
+    log.mkdir()
+    append(log.with_name("old"), "two\n")
+    assert texts(tailer) == ["two"]
+    log.rmdir()
+    append(log, "three\n")
+    assert texts(tailer) == ["three"]
+
+
 # -- bookmarks -------------------------------------------------------------------------------------------------------
 
 
