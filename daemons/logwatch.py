@@ -14,7 +14,7 @@ import structlog
 
 from scratchbus import Bus, Page
 from scratchbus.daemon import Daemon, daemon, file_option
-from scratchbus.errors import EventIdReused, FileGone, InvalidField, NotFound, UnknownType
+from scratchbus.errors import EventIdReused, FileGone, InvalidField, InvalidInput, NotFound, UnknownType
 from scratchbus.settings import shipped
 
 if __name__ == "__main__" and not __package__:  # `python daemons/logwatch.py`: name the package (PEP 366)
@@ -57,6 +57,7 @@ class Logwatch:
         self._file = file
         self._saved = file.load()
         self._saved_at = time.monotonic()
+        self._is_save_failing = False
         self._last_id = self._saved.last_id
         self._tailer = self._reader(self._saved.position, from_start)
 
@@ -70,7 +71,8 @@ class Logwatch:
 
         With `follow`, a missing log is waited for; else raises FileGone. Raises UnknownType when a rule names a type
         that the bus does not know. The bookmark is stored before an error is raised, so that a second run, on another
-        connection, continues from there.
+        connection, continues from there. With `follow`, one that could be stored before and now cannot, as on a full
+        disk, ends nothing.
         """
         page = bus.page(self._name)
         self._check_types(bus)
@@ -109,9 +111,9 @@ class Logwatch:
                 if stop.is_set():
                     break
                 if time.monotonic() - self._saved_at >= _SAVE_INTERVAL:
-                    self._save()
+                    self._save(final)
         finally:
-            self._save()
+            self._save(final)
         if published:
             logger.info("published", sightings=published, log=str(self._log))
 
@@ -132,12 +134,21 @@ class Logwatch:
         self._last_id = observation.id
         return True
 
-    def _save(self) -> None:
+    def _save(self, final: bool) -> None:
         bookmark = Bookmark(self._tailer.position, self._last_id)
-        if bookmark != self._saved:
-            self._file.save(bookmark)
-            self._saved = bookmark
         self._saved_at = time.monotonic()
+        if bookmark == self._saved:
+            return
+        try:
+            self._file.save(bookmark)
+        except InvalidInput as problem:
+            if final or self._saved.position is None:
+                raise
+            if not self._is_save_failing:
+                logger.warning("cannot store the position in the log; going on", reason=str(problem))
+            self._is_save_failing = True
+        else:
+            self._saved, self._is_save_failing = bookmark, False
 
     def _is_known(self, page: Page) -> bool:
         """Return whether the page knows the last published observation; True if nothing was published."""

@@ -1,6 +1,8 @@
 """The log watcher counts each line of a log once, despite crashes, rotations and refused lines."""
 
+import errno
 import threading
+from unittest.mock import Mock
 
 import pytest
 
@@ -9,7 +11,7 @@ from daemons.log_file import MAX_LINE
 from daemons.logwatch import Logwatch
 from daemons.rules import parse_rules, read_rules
 from scratchbus import Bus, Page
-from scratchbus.errors import FileGone, PageFull, UnknownType
+from scratchbus.errors import FileGone, InvalidInput, PageFull, UnknownType
 from scratchbus.settings import shipped
 from tests.waiting import eventually
 
@@ -231,6 +233,32 @@ def test_a_followed_log_is_read_as_it_grows_and_rotates(bus, page, log, watch, r
         eventually(lambda: attempts(page) == {"192.0.2.1": 3, "192.0.2.2": 1}, "the line after the truncation")
     once(watch(from_start=True), bus)
     assert attempts(page) == {"192.0.2.1": 3, "192.0.2.2": 1}
+
+
+def test_a_full_disk_for_the_bookmark_stops_no_watcher(bus, page, log, watch, running, monkeypatch, tmp_path, log_of):
+    append(log, "192.0.2.1")
+    once(watch(), bus)
+    logged, watcher = log_of("daemons.logwatch"), watch()
+    with monkeypatch.context() as patch, running(lambda stop: watcher.run(bus, stop, follow=True)):
+        patch.setattr("tempfile.mkstemp", Mock(side_effect=OSError(errno.ENOSPC, "No space left on device")))
+        append(log, "192.0.2.1")
+        eventually(lambda: attempts(page) == {"192.0.2.1": 2}, "the second line")
+        append(log, "192.0.2.1")
+        eventually(lambda: attempts(page) == {"192.0.2.1": 3}, "the third line")
+        warnings = [line for line in logged if line["log_level"] == "warning"]
+        assert [line["event"] for line in warnings] == ["cannot store the position in the log; going on"]
+        patch.undo()
+        append(log, "192.0.2.1")
+        eventually(lambda: attempts(page) == {"192.0.2.1": 4}, "the fourth line")
+    assert BookmarkFile(tmp_path / "state.json").load().position.offset == log.stat().st_size
+
+
+def test_a_bookmark_that_could_never_be_stored_ends_a_watcher(bus, log, tmp_path):
+    append(log, "192.0.2.1")
+    (tmp_path / "file").touch()
+    rules, file = read_rules(shipped("logwatch.yaml")), BookmarkFile(tmp_path / "file" / "state.json")
+    with pytest.raises(InvalidInput, match="choose another --state"):
+        Logwatch("main", rules, log, file).run(bus, threading.Event(), follow=True)
 
 
 def test_a_full_page_stops_reading_before_the_refused_line(url, log, watch):
