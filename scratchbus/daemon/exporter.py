@@ -17,7 +17,7 @@ from prometheus_client.exposition import ThreadingWSGIServer
 from prometheus_client.registry import Collector
 
 from scratchbus.daemon.metrics import all_metrics, registry_with
-from scratchbus.errors import ScratchbusError, SettingsError
+from scratchbus.errors import EngineUnreachable, ScratchbusError, SettingsError
 from scratchbus.readmodel.status import Status
 
 if TYPE_CHECKING:
@@ -90,26 +90,35 @@ class Exporter(Collector):
     def _readiness(self) -> tuple[str, dict[str, Any]]:
         if self._bus is None:
             return _UNAVAILABLE, {"status": "waiting", "reason": "this process has not connected to the engine yet"}
-        status = self._status()
-        if status is None:
+        try:
+            status = self._read(self._bus)
+        except (TimeoutError, EngineUnreachable):
             return _UNAVAILABLE, {"status": "waiting", "reason": f"the engine did not answer within {PATIENCE:g} s"}
+        except ScratchbusError as problem:
+            return _UNAVAILABLE, {"status": "waiting", "reason": str(problem)}
         return "200 OK", {"status": "ok", "engine": f"{status.engine} {status.version}"}
 
     def _status(self) -> Status | None:
-        """Return the status of the bus, or None if it takes too long. Simultaneous scrapes share one read."""
-        bus = self._bus
-        if bus is None:
+        """Return the status of the bus, or None if it cannot be read or takes too long."""
+        if self._bus is None:
             return None
+        try:
+            return self._read(self._bus)
+        except (TimeoutError, ScratchbusError):
+            return None
+
+    def _read(self, bus: Bus) -> Status:
+        """Return the status of the bus. Simultaneous scrapes share one read.
+
+        Raises TimeoutError if it takes longer than PATIENCE, else the errors of reading it.
+        """
         with self._lock:
             if self._pending is None or self._pending.done():
                 reading: Future[Status] = Future()
                 threading.Thread(target=_read_status, args=(bus, reading), name="metrics", daemon=True).start()
                 self._pending = reading  # once it is read: perhaps no thread could be started
             pending = self._pending
-        try:
-            return pending.result(PATIENCE)
-        except (TimeoutError, ScratchbusError):
-            return None
+        return pending.result(PATIENCE)
 
 
 def _read_status(bus: Bus, pending: Future[Status]) -> None:

@@ -223,6 +223,15 @@ def test_a_daemon_serves_its_liveness_and_readiness(start, engine, page, tmp_pat
     assert get_json(lonely.replace("/metrics", "/readyz"))[1]["reason"].startswith("this process has not connected")
 
 
+def test_readiness_says_why_the_engine_refuses(bus, engine):
+    exporter = Exporter("127.0.0.1", 0)
+    exporter.watching(lambda: bus)()
+    send(bus, "ACL", "SETUSER", "default", "-@all", "+ping")
+    code, answer = get_json(exporter.url.replace("/metrics", "/readyz"))
+    assert (code, answer["status"]) == (503, "waiting")
+    assert "denies permission" in answer["reason"]
+
+
 def get_json(url):
     """Return the status and the JSON of a response."""
     try:
