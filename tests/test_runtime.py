@@ -243,6 +243,18 @@ print("done")
     assert found.stdout == "done\n"
 
 
+def test_ctrl_c_before_the_work_has_begun_exits_with_130():
+    program = """
+from scratchbus.daemon import daemon
+@daemon("tester")
+def main(daemon):
+    raise KeyboardInterrupt
+main(["--url", "unix:///nowhere.sock"])
+"""
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60)
+    assert (found.returncode, found.stdout, found.stderr) == (130, b"", b"")
+
+
 def test_a_full_disk_for_its_log_stops_no_daemon():
     program = """
 import structlog

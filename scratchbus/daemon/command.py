@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scratchbus import Bus
-from scratchbus.daemon.exit_codes import USAGE, exit_code
+from scratchbus.daemon.exit_codes import INTERRUPTED, USAGE, exit_code
 from scratchbus.daemon.exporter_options import metrics_options, start_exporter
 from scratchbus.daemon.runtime import DaemonRun, configure_logging, logger, serve
 from scratchbus.daemon.usage import usage_line
@@ -60,7 +60,7 @@ class Daemon:
 
 
 class _Command(click.Command):
-    """A command that prints one line for wrong options."""
+    """A command that prints one line for wrong options, and none for Ctrl-C."""
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
@@ -84,6 +84,10 @@ class _Command(click.Command):
             program = str(self.name)
             click.echo(visible(f"{program}: {usage_line(problem, program)}"), err=True)
             sys.exit(USAGE)
+        except KeyboardInterrupt:  # before its work has begun; click would print "Aborted!"
+            if parent is not None:
+                raise
+            sys.exit(INTERRUPTED)
 
 
 def daemon(source: str, *, on_one_page: bool = True) -> Callable[[Callable[..., None]], click.Command]:
