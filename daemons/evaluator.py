@@ -14,7 +14,15 @@ import structlog
 
 from scratchbus import AnyEvent, Bus, Observation, Page, Position, View, because, events
 from scratchbus.daemon import Daemon, daemon, duration_option, file_option
-from scratchbus.errors import Conflict, InvalidField, InvalidTransition, LogError, NotFound
+from scratchbus.errors import (
+    ArchiveDamaged,
+    ArchiveForeign,
+    Conflict,
+    InvalidField,
+    InvalidTransition,
+    LogError,
+    NotFound,
+)
 from scratchbus.settings import shipped
 
 if __name__ == "__main__" and not __package__:  # `python daemons/evaluator.py`: name the package (PEP 366)
@@ -133,7 +141,7 @@ class _Histories:
     def _read(self, id: str) -> list[AnyEvent]:
         try:
             return self._page.history(id)
-        except (NotFound, LogError) as problem:
+        except (NotFound, LogError, ArchiveDamaged, ArchiveForeign) as problem:
             logger.warning("cannot read a history", observation=id, reason=str(problem))
             return []
 

@@ -14,7 +14,17 @@ import structlog
 
 from scratchbus import Bus, Page
 from scratchbus.daemon import Daemon, daemon, file_option
-from scratchbus.errors import EventIdReused, FileGone, InvalidField, InvalidInput, NotFound, UnknownType
+from scratchbus.errors import (
+    ArchiveDamaged,
+    ArchiveForeign,
+    EventIdReused,
+    FileGone,
+    InvalidField,
+    InvalidInput,
+    NotFound,
+    PositionLost,
+    UnknownType,
+)
 from scratchbus.settings import shipped
 
 if __name__ == "__main__" and not __package__:  # `python daemons/logwatch.py`: name the package (PEP 366)
@@ -151,13 +161,18 @@ class Logwatch:
             self._saved, self._is_save_failing = bookmark, False
 
     def _is_known(self, page: Page) -> bool:
-        """Return whether the page knows the last published observation; True if nothing was published."""
-        if self._last_id is None or page.get(self._last_id) is not None:
+        """Return whether the page knows the last published observation; True if nothing was published.
+
+        One whose events are only in an archive that cannot be read here counts as known: the log goes back that far.
+        """
+        if self._last_id is None:
             return True
         try:
-            return bool(page.history(self._last_id))  # the observation may have left the page
+            return page.get(self._last_id) is not None or bool(page.history(self._last_id))  # it may have left the page
         except NotFound:
             return False
+        except (PositionLost, ArchiveDamaged, ArchiveForeign):
+            return True
 
 
 def _prefix(page: str) -> str:

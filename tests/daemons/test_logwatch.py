@@ -11,8 +11,10 @@ from daemons.log_file import MAX_LINE
 from daemons.logwatch import Logwatch
 from daemons.rules import parse_rules, read_rules
 from scratchbus import Bus, Page
-from scratchbus.errors import FileGone, InvalidInput, PageFull, UnknownType
+from scratchbus.errors import FileGone, InvalidInput, PageFull, PositionLost, UnknownType
+from scratchbus.scheduling.paging_out import page_out
 from scratchbus.settings import shipped
+from tests.inspection import archive, project
 from tests.waiting import eventually
 
 LINE = "Dec 10 06:55:48 host sshd[24200]: Failed password for root from {} port 38926 ssh2\n"
@@ -139,6 +141,28 @@ def test_the_last_published_line_is_known_after_it_is_cleared(bus, page, log, wa
     page.clear_resolved([seen.id])
     once(watch(rule.format("two")), bus)  # would publish the line if it were read again
     assert page.active() == []
+
+
+def test_the_last_published_line_is_known_if_it_was_archived_elsewhere(url, log, watch, tmp_path):
+    rule = "rules: [{name: one, match: failed, publish: {type: observation, content: seen}}]"
+    log.write_text("failed\n")
+    limits = {"retain": "1ms", "retain_events": 1, "keep_final": "1ms", "archive_segment": 2}
+    with Bus.connect(url, source="tester", archive_url=str(tmp_path / "archive"), **limits) as bus:
+        page = bus.page("main")
+        once(watch(rule), bus)
+        (seen,) = page.active()
+        page.archive(seen.id)
+        page.add("observation", "later")
+        project(bus)
+        eventually(lambda: bus.converse(page_out(bus.core, 1)).documents, "it is paged out")
+        archive(bus)
+    with Bus.connect(url, source="tester") as bus:
+        with pytest.raises(PositionLost):
+            bus.page("main").get(seen.id)
+        end = bus.position()
+        log.write_text("failed\nno match\n")
+        once(watch(rule), bus)
+        assert bus.position() == end
 
 
 def test_an_unfinished_last_line_is_counted_once(bus, page, log, watch, tmp_path):
