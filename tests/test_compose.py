@@ -115,6 +115,12 @@ def test_mounted_files_exist(name: str):
     assert missing == []
 
 
+@pytest.mark.parametrize("name", DAEMONS)
+def test_every_service_reads_the_archive(name: str):
+    service = DAEMONS[name]
+    assert ("archive", service["environment"]["SCRATCHBUS_ARCHIVE_URL"]) in _mounts(service)
+
+
 def test_the_engine_uses_the_mounted_configuration():
     mounted = {target: source for source, target in _mounts(SERVICES["redis"])}
     _, configuration, *limit = shlex.split(SERVICES["redis"]["command"])
