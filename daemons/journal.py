@@ -92,7 +92,7 @@ class Journal:
             if self._is_skipping or len(self._rest) > _MAX_ENTRY:
                 self._skip_rest()
             if not block:
-                self._end(process)
+                self._end(process, final)
                 return
 
     def _started(self, follow: bool) -> subprocess.Popen[bytes]:
@@ -117,17 +117,18 @@ class Journal:
             logger.warning("an entry is too long; skipped", unit=self._unit.name, limit=_MAX_ENTRY)
         self._rest, self._is_skipping = b"", True
 
-    def _end(self, process: subprocess.Popen[bytes]) -> None:
+    def _end(self, process: subprocess.Popen[bytes], final: bool) -> None:
         """Close a journalctl that has ended; the next one continues after it.
 
-        Raises InvalidInput if it failed before its first entry. A later failure is only logged.
+        Raises InvalidInput if it failed before its first entry. A later failure is only logged, and so is that of one
+        that was killed while it followed the journal.
         """
         code = process.wait()
         self._errors.seek(0)
         message = " ".join(self._errors.read().decode("utf-8", "replace").split())
         has_read, self._has_read = self._has_read, False
         self.close()
-        if code and has_read:
+        if code and (has_read or (code < 0 and not final)):
             logger.warning("journalctl failed; continuing", unit=self._unit.name, exit_code=code, reason=message)
         elif code:
             raise InvalidInput(

@@ -61,6 +61,10 @@ class Journald:
         self._count = 0
 
     @property
+    def has_started(self) -> bool:
+        return self._called.exists() and bool(self.called)
+
+    @property
     def called(self) -> list[list[str]]:
         return [json.loads(line) for line in self._called.read_text().splitlines()]
 
@@ -169,6 +173,15 @@ def test_a_failing_journalctl_is_an_error_with_its_reason(bus, page, journald, w
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(InvalidInput, match="no journalctl"):
         once(watch(), bus)
+
+
+def test_a_journalctl_killed_before_its_first_entry_is_replaced(bus, page, journald, watch, running):
+    with running(lambda stop: watch().run(bus, stop, follow=True)):
+        eventually(lambda: journald.has_started, "journalctl runs")
+        os.kill(int(journald.called[0][0]), signal.SIGKILL)
+        eventually(lambda: len(journald.called) > 1, "another journalctl runs")
+        journald.log("192.0.2.1")
+        eventually(lambda: attempts(page) == {"192.0.2.1": 1}, "its entry is counted")
 
 
 @pytest.mark.parametrize("follow", [False, True])
