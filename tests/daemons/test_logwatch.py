@@ -2,6 +2,7 @@
 
 import errno
 import threading
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -146,7 +147,7 @@ def test_the_last_published_line_is_known_after_it_is_cleared(bus, page, log, wa
 def test_the_last_published_line_is_known_if_it_was_archived_elsewhere(url, log, watch, tmp_path):
     rule = "rules: [{name: one, match: failed, publish: {type: observation, content: seen}}]"
     log.write_text("failed\n")
-    limits = {"retain": "1ms", "retain_events": 1, "keep_final": "1ms", "archive_segment": 2}
+    limits: dict[str, Any] = {"retain": "1ms", "retain_events": 1, "keep_final": "1ms", "archive_segment": 2}
     with Bus.connect(url, source="tester", archive_url=str(tmp_path / "archive"), **limits) as bus:
         page = bus.page("main")
         once(watch(rule), bus)
