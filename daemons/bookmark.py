@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from scratchbus.errors import InvalidInput
+from scratchbus.errors import InvalidInput, SettingsError
 
 from .journal import JournalPosition
 from .log_file import FilePosition
@@ -83,8 +83,16 @@ def _is_readable(place: Any, last_id: Any) -> bool:
 
 
 def state_directory() -> Path:
-    """Return the directory for state that this user's programs keep between runs: $XDG_STATE_HOME/scratchbus."""
-    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "scratchbus"
+    """Return the directory for state that this user's programs keep between runs: $XDG_STATE_HOME/scratchbus.
+
+    Raises SettingsError if the user has no home directory, as in a container with an unknown user.
+    """
+    try:
+        return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "scratchbus"
+    except RuntimeError:
+        raise SettingsError(
+            "this user has no home directory for state; set XDG_STATE_HOME, or name the file by its option"
+        ) from None
 
 
 def default_path(log: str, target: str) -> Path:

@@ -6,12 +6,13 @@ import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
 
 from scratchbus import Bus
-from scratchbus.daemon import runtime
+from scratchbus.daemon import INVALID_INPUT, runtime
 from scratchbus.errors import (
     CodeTooOld,
     EngineAuth,
@@ -26,6 +27,8 @@ from scratchbus.errors import (
     PositionLost,
 )
 from tests.waiting import eventually
+
+ROOT = Path(__file__).parents[1]
 
 
 def signal_this_process(number=signal.SIGTERM):
@@ -241,6 +244,23 @@ print("done")
 """
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert found.stdout == "done\n"
+
+
+def test_a_default_that_cannot_be_computed_ends_a_daemon_with_one_line():
+    program = """
+import os
+from pathlib import Path
+from unittest.mock import Mock
+os.environ.pop("XDG_STATE_HOME", None)
+Path.home = Mock(side_effect=RuntimeError("Could not determine home directory."))
+from daemons.executor import main
+main([])
+"""
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, cwd=ROOT)
+    assert found.returncode == INVALID_INPUT
+    assert found.stderr == (
+        "executor: this user has no home directory for state; set XDG_STATE_HOME, or name the file by its option\n"
+    )
 
 
 def test_ctrl_c_before_the_work_has_begun_exits_with_130():

@@ -84,6 +84,11 @@ class _Command(click.Command):
             program = str(self.name)
             click.echo(visible(f"{program}: {usage_line(problem, program)}"), err=True)
             sys.exit(USAGE)
+        except ScratchbusError as problem:  # of a default
+            if parent is not None:
+                raise
+            click.echo(visible(f"{self.name}: {problem}"), err=True)
+            sys.exit(exit_code(problem))
         except KeyboardInterrupt:  # before its work has begun; click would print "Aborted!"
             if parent is not None:
                 raise

@@ -7,6 +7,7 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -262,3 +263,11 @@ def test_the_default_directory_is_the_users_own(monkeypatch):
     assert default_directory() == Path("/home/ann/Library/Application Support/scratchbus")
     monkeypatch.setenv("SCRATCHBUS_HOME", "~/bus")
     assert default_directory() == Path("/home/ann/bus")
+
+
+def test_a_user_without_a_home_directory_is_told_to_name_one(monkeypatch):
+    monkeypatch.delenv("SCRATCHBUS_HOME", raising=False)
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", Mock(side_effect=RuntimeError("Could not determine home directory.")))
+    with pytest.raises(SettingsError, match="set SCRATCHBUS_HOME"):
+        default_directory()

@@ -44,14 +44,20 @@ class _PingReply(NamedTuple):
 
 
 def default_directory() -> Path:
-    """Return the user's own directory: $SCRATCHBUS_HOME, else one below the platform's directory for user data."""
+    """Return the user's own directory: $SCRATCHBUS_HOME, else one below the platform's directory for user data.
+
+    Raises SettingsError if the user has no home directory.
+    """
     home = os.environ.get("SCRATCHBUS_HOME")
-    if home:
-        return Path(home).expanduser()
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Application Support" / "scratchbus"
     data = Path(os.environ.get("XDG_DATA_HOME", ""))
-    return (data if data.is_absolute() else Path.home() / ".local" / "share") / "scratchbus"
+    try:
+        if home:
+            return Path(home).expanduser()
+        if sys.platform == "darwin":
+            return Path.home() / "Library" / "Application Support" / "scratchbus"
+        return (data if data.is_absolute() else Path.home() / ".local" / "share") / "scratchbus"
+    except RuntimeError:
+        raise SettingsError("home: this user has no home directory; set SCRATCHBUS_HOME to a whole path") from None
 
 
 def find_running(directory: Path | str) -> EmbeddedEngine | None:
