@@ -245,9 +245,10 @@ class _LogArchiver:
         """Store a segment durably, then the manifest that makes it part of the archive. Raises ArchiveBusy."""
         segment = builder.finish(self._bus.core.log.bus, self._shard, self._origin, before)
         manifest, store = segment.manifest, catalog.store
-        for file, content in segment.contents:
-            catalog.put(file, content)
-            self._bus.converse(self._lease.keep())
+        with catalog.removed_on_failure(segment):
+            for file, content in segment.contents:
+                catalog.put(file, content)
+                self._bus.converse(self._lease.keep())
         name, content = catalog.folder + manifest.name, manifest.encode()
         if not store.put_new(name, content) and store.get(name) != content:
             raise ArchiveBusy(self._shard, "another archiver")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from itertools import chain
 from typing import NamedTuple
@@ -23,7 +24,7 @@ from scratchbus.archive.manifest import (
 )
 from scratchbus.archive.segment import Index, Segment
 from scratchbus.archive.stores import Store
-from scratchbus.errors import ArchiveBusy, ArchiveDamaged, ArchiveForeign
+from scratchbus.errors import ArchiveBusy, ArchiveDamaged, ArchiveForeign, ArchiveUnavailable
 
 _INDEX_SIZE = 10  # bytes in memory for each in the file, approximately
 
@@ -90,6 +91,20 @@ class SegmentCatalog:
         """Store a file that a manifest will name. Raises ArchiveDamaged unless it reads back unchanged."""
         self.store.put_new(self.folder + file.name, content)
         self.content(file)
+
+    @contextmanager
+    def removed_on_failure(self, segment: Segment) -> Iterator[None]:
+        """Delete the files of a segment that no manifest names yet if they cannot all be stored.
+
+        A full disk would otherwise keep them, and each further attempt would take the space that was freed meanwhile.
+        """
+        try:
+            yield
+        except ArchiveUnavailable:
+            with suppress(ArchiveUnavailable):  # a later run deletes them
+                for file, _ in segment.contents:
+                    self.store.delete(self.folder + file.name)
+            raise
 
     def mark_end(self, last: Manifest) -> None:
         """Write the end file, which names the last manifest, unless it names a later one, which is then missing."""

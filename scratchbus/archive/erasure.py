@@ -44,7 +44,8 @@ def erase_events(catalog: SegmentCatalog, seqs: Collection[int]) -> Iterator[Non
             within = in_segment.intersection(range(first, manifest.chain.last.seq + 1))
             if remaining := within.difference(manifest.files.erased):
                 rewritten = _rewrite(catalog, manifest, remaining)
-                _store(catalog, rewritten)
+                with catalog.removed_on_failure(rewritten):
+                    _store(catalog, rewritten)
                 yield
                 catalog.replace(manifest, rewritten.manifest)
                 # while a slow store replaced it, the lease may have ended, and its new holder have deleted the files

@@ -757,6 +757,26 @@ def test_failing_store_loses_no_events(bus, directory, monkeypatch):
     assert problems(directory) == []
 
 
+def test_full_disk_keeps_no_files_without_a_manifest(bus, directory, monkeypatch):
+    page, put = bus.page(), DirectoryStore.put_new
+    erased = fill(bus)[0]
+    archive(bus)
+    fill(bus)
+
+    def without_room_for_indexes(store, name, content):
+        if ".index." in name:
+            raise ArchiveUnavailable(f"archive {name}: No space left on device")
+        return put(store, name, content)
+
+    before = names(directory)
+    monkeypatch.setattr(DirectoryStore, "put_new", without_room_for_indexes)
+    with pytest.raises(ArchiveUnavailable, match="No space left"):
+        archive(bus)
+    with pytest.raises(ArchiveUnavailable, match="No space left"):
+        page.erase(erased.id, reason="personal")
+    assert names(directory) == before
+
+
 def test_corrupted_upload_does_not_raise_the_floor(bus, directory, monkeypatch):
     fill(bus)
     put = DirectoryStore.put_new
