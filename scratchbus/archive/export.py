@@ -10,7 +10,7 @@ from pydantic_core import from_json, to_json
 
 from scratchbus.domain.event import Event
 from scratchbus.domain.observation_models import invalid
-from scratchbus.domain.position import Position
+from scratchbus.domain.position import BusPosition, Position
 from scratchbus.domain.values import millis
 from scratchbus.errors import InvalidField, InvalidInput, shown
 from scratchbus.eventlog.codec import Poison, decode_entry, encode_body
@@ -40,13 +40,20 @@ class _ExportLine(BaseModel):
     ms: int = Field(ge=0, lt=_END_MS)
     seq: int = Field(ge=1, lt=SPAN)
     shard: int = Field(ge=0)
+    until: str | None = None
     event: dict[str, Any]
 
 
-def line_of(event: Event) -> str:
-    """Return an event as the JSON line that `Bus.import_events` reads: position, envelope, body."""
+def line_of(event: Event, until: BusPosition | None = None) -> str:
+    """Return an event as the JSON line that `Bus.import_events` reads: position, envelope, body.
+
+    The first line of an export may say `until` which position of the bus the export goes: the import refuses a file
+    that ends before.
+    """
     envelope = {name: getattr(event, name) for name in _TEXTS}
     position = {"shard": event.shard, "seq": event.seq, "ms": event.ms, "at": event.at.isoformat()}
+    if until is not None:
+        position["until"] = str(until)
     return (to_json(position | envelope)[:-1] + b',"event":' + encode_body(event) + b"}").decode()
 
 
@@ -61,8 +68,8 @@ def row_of(event: Event) -> dict[str, str]:
     }
 
 
-def read_line(text: str | bytes, shards: int) -> tuple[RawEntry, Event]:
-    """Return the log entry and the event of a line.
+def read_line(text: str | bytes, shards: int) -> tuple[RawEntry, Event, BusPosition | None]:
+    """Return the log entry and the event of a line, and the position that the export goes to if the line says so.
 
     Raises InvalidInput, or CodeTooOld for an event of newer code.
     """
@@ -78,6 +85,9 @@ def read_line(text: str | bytes, shards: int) -> tuple[RawEntry, Event]:
         raise InvalidInput(f"is not JSON: {problem}") from None
     if line.shard >= shards:
         raise InvalidInput(f"is of shard {line.shard}; this bus has {shards} shards, numbered from 0")
+    until = None if line.until is None else BusPosition.parse(line.until)
+    if until is not None and len(until.shards) != shards:
+        raise InvalidInput(f"is of a bus with {len(until.shards)} shards; this bus has {shards}")
     index, total = map(int, line.batch.split("/"))
     if not index <= total <= MAX_BATCH:
         raise InvalidField("batch", f"{shown(line.batch)} is not i/n with n up to {MAX_BATCH:,}")
@@ -87,4 +97,4 @@ def read_line(text: str | bytes, shards: int) -> tuple[RawEntry, Event]:
         event = decode_entry([id, [*fields, b"event", to_json(line.event)]], line.shard)
     except Poison as poison:
         raise InvalidInput(f"is not an event: {poison.reason}") from None
-    return [id, [*fields, b"event", encode_body(event)]], event
+    return [id, [*fields, b"event", encode_body(event)]], event, until

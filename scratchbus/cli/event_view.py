@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from itertools import chain, repeat
 
 import scratchbus
 from scratchbus.cli.invocation import Invocation
@@ -175,13 +176,19 @@ def log_printer(invocation: Invocation) -> Callable[[scratchbus.Event], None]:
     return show
 
 
-def exporter(invocation: Invocation, form: str) -> Callable[[scratchbus.Event], None]:
-    """Return a function that prints an event whole, as JSON Lines, CloudEvents or CSV; print the heading of CSV."""
+def exporter(
+    invocation: Invocation, form: str, until: scratchbus.BusPosition | None
+) -> Callable[[scratchbus.Event], None]:
+    """Return a function that prints an event whole, as JSON Lines, CloudEvents or CSV; print the heading of CSV.
+
+    The first of the JSON Lines says the position `until` which the export goes, if it is that of the whole bus.
+    """
     if form == "cloudevents":
         bus = invocation.settings().bus
         return lambda event: invocation.out.document(scratchbus.cloud_event(event, bus))
     if form == "jsonl":
-        return lambda event: invocation.out.json_line(scratchbus.export_line(event))
+        ends = chain([until], repeat(None))
+        return lambda event: invocation.out.json_line(scratchbus.export_line(event, next(ends)))
     names = ("position", "at", "id", "page", "subject", "kind", "type", "by", "batch", "event")
     invocation.out.csv_row(names)
 

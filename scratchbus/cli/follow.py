@@ -53,7 +53,9 @@ def tail(
                 bus.types.get(name)
             except UnknownType as problem:  # probably a typo, but events of a removed type are still in the log
                 invocation.out.note(str(problem))
-        show = log_printer(invocation) if form is None else exporter(invocation, form)
+        is_whole = not (follow or after or types or kinds or invocation.page)
+        until = bus.position() if is_whole and form == "jsonl" else None
+        show = log_printer(invocation) if form is None else exporter(invocation, form, until)
         pages = None if invocation.page is None else [invocation.page]
         start = bus.position() if after == "now" else after
         for event in bus.events(start, follow=follow, pages=pages, types=types or None, kinds=kinds or None):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from scratchbus import AsyncBus, Bus
+from scratchbus import AsyncBus, Bus, BusPosition
 from scratchbus.archive.export import line_of
 from scratchbus.archive.importing import import_events
 from scratchbus.engine.steps import Call
@@ -116,6 +116,28 @@ def test_event_added_during_an_import_aborts_it(bus: Bus, copy: Bus) -> None:
 
     with pytest.raises(NotEmpty):
         copy.import_events(with_a_write())
+
+
+def test_an_export_that_was_cut_is_refused(bus: Bus, copy: Bus) -> None:
+    live(bus)
+    first, *others = bus.events()
+    lines = [line_of(first, bus.position()), *map(line_of, others)]
+    for count in range(1, len(lines), 5):
+        with pytest.raises(InvalidExport, match=r"line \d+: the file ends here, before event \d+ of shard \d"):
+            copy.import_events(lines[:count])
+    assert all(end.seq == 0 for end in copy.position().shards)
+    bus.page().add("observation", "written while the others were exported")
+    assert copy.import_events([*lines, export(bus)[-1]]) == len(lines) + 1
+
+
+def test_the_end_of_an_export_of_other_shards_is_refused(bus: Bus, copy: Bus) -> None:
+    bus.page().add("observation", "x")
+    (event,) = bus.events()
+    others = BusPosition((*bus.position().shards, *bus.position().shards))
+    with pytest.raises(InvalidExport, match="line 1: is of a bus with"):
+        copy.import_events([line_of(event, others)])
+    with pytest.raises(InvalidExport, match=r"line 1: .*is not a position"):
+        copy.import_events([line_of(event).replace('"id":', '"until":"x","id":', 1)])
 
 
 def test_bad_export_error_names_the_line(bus: Bus, copy: Bus) -> None:

@@ -63,7 +63,9 @@ def import_events(
 def _take(line: str | bytes, number: int, logs: list[_ImportedLog]) -> None:
     """Check a line and add its event to its log. Raises InvalidExport, NotEmpty or CodeTooOld."""
     try:
-        entry, event = read_line(line, len(logs))
+        entry, event, until = read_line(line, len(logs))
+        for log, end in zip(logs, until.shards if until is not None else (), strict=False):
+            log.must_reach(end)
         check_event(event)
         logs[event.shard].take(entry, event, number, len(line))
     except InvalidInput as problem:
@@ -103,6 +105,7 @@ class _ImportedLog:
         self._entries = Spilled(spill, f"{shard} entries")
         self._line = self._count = 0  # the line of the last event, and the number of events
         self._erased: set[int] = set()
+        self._until = 0  # the number of the event up to which the log was exported
 
     def tail(self) -> Step[str]:
         """Return the stored tail of the log."""
@@ -132,8 +135,18 @@ class _ImportedLog:
     def _seq_before(self) -> int:
         return Position.parse(self.old_tail.partition("|")[0]).seq if self.old_tail else 0
 
+    def must_reach(self, end: Position) -> None:
+        """Note a position that the export goes to."""
+        self._until = max(self._until, end.seq)
+
     def end(self, number: int) -> None:
         """Check that no event is missing. Raises InvalidExport, or NotEmpty if the log has more events."""
+        if self._state.at.seq < self._until:
+            raise InvalidExport(
+                number,
+                f"the file ends here, before event {self._until} of shard {self._keys.shard}, to which it was exported:"
+                " it was cut, or the export was interrupted",
+            )
         index, total = self._state.batch
         if index != total:
             raise InvalidExport(self._line or number, "ends in the middle of a batch")
