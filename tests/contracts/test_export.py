@@ -10,6 +10,7 @@ import pytest
 from scratchbus import AsyncBus, Bus, BusPosition
 from scratchbus.archive.export import line_of
 from scratchbus.archive.importing import import_events
+from scratchbus.archive.staging import Staging
 from scratchbus.engine.steps import Call
 from scratchbus.errors import CodeTooOld, InvalidExport, NotEmpty
 from scratchbus.eventlog.raw_entries import entry_fields
@@ -138,6 +139,20 @@ def test_the_end_of_an_export_of_other_shards_is_refused(bus: Bus, copy: Bus) ->
         copy.import_events([line_of(event, others)])
     with pytest.raises(InvalidExport, match=r"line 1: .*is not a position"):
         copy.import_events([line_of(event).replace('"id":', '"until":"x","id":', 1)])
+
+
+def test_an_interrupted_import_leaves_nothing(bus: Bus, copy: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    live(bus)
+
+    def interrupt(staging: Staging, *tails: str) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Staging, "switch", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            copy.import_events(export(bus))
+    assert copy.verify().findings == []
+    assert copy.import_events(export(bus)) == len(export(bus))
 
 
 def test_bad_export_error_names_the_line(bus: Bus, copy: Bus) -> None:

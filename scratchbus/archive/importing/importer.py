@@ -85,7 +85,9 @@ def _write(logs: list[_ImportedLog]) -> Step[None]:
             yield from log.is_there()  # refuse a bus that was written to meanwhile before any log changes
         for log in missing:
             yield from log.staging.switch(log.old_tail, log.new_tail)
-    except Exception:
+    except GeneratorExit:
+        raise  # nothing more can be sent
+    except BaseException:  # such as Ctrl-C or a cancellation
         for log in missing:
             yield from log.staging.drop()
         raise
