@@ -148,10 +148,16 @@ def import_(invocation: Invocation, file: BinaryIO, form: str, kind: str | None)
     if kind is not None:
         raise click.UsageError("--type is for --format cloudevents; the events of an export keep their types")
     with invocation.connect() as bus, progress_bar("Importing") as update_bar:
+        before = bus.position()
         count = bus.import_events(file, _bytes_read(file, update_bar))
+        is_new = all(end.seq == 0 for end in before.shards)
+        added = count if is_new else min(count, sum(1 for _ in bus.events(before)))
     name = bus.settings.bus
-    count_text = f"{plural(count, 'event')} into {name}"
-    invocation.out.result({"events": count, "bus": name}, Cell("imported", "green"), Cell(count_text))
+    count_text = f"{plural(added, 'event')} into {name}"
+    if added < count:
+        count_text += f"; {count - added:,} {'were' if count - added > 1 else 'was'} there already"
+    document = {"events": count, "new": added, "bus": name}
+    invocation.out.result(document, Cell("imported", "green"), Cell(count_text))
 
 
 def _import_cloud_events(invocation: Invocation, file: BinaryIO, kind: str) -> None:

@@ -93,9 +93,16 @@ def test_an_export_is_imported_into_a_new_bus(cli: Cli, tmp_path: Path):
     file.write_text(exported.out)
     name = f"copy-of-{cli.page}"[:100]
     done = cli.anywhere("import", str(file), "--bus", name, "--json")
-    assert done.document == {"events": len(exported.out.splitlines()), "bus": name}
+    count = len(exported.out.splitlines())
+    assert done.document == {"events": count, "new": count, "bus": name}
     assert cli.anywhere("tail", "--format", "jsonl", "--bus", name).out == exported.out
     assert cli.anywhere("verify", "--bus", name).code == OK
+    again = cli.anywhere("import", str(file), "--bus", name)
+    assert again.out == f"imported 0 events into {name}; {count:,} {'were' if count > 1 else 'was'} there already\n"
+    cli.add("a later one")
+    file.write_text(cli.anywhere("tail", "--format", "jsonl").out)
+    later = cli.anywhere("import", str(file), "--bus", name, "--json")
+    assert later.document == {"events": count + 1, "new": 1, "bus": name}
     file.write_text("nonsense\n")
     refused = cli.anywhere("import", str(file), "--bus", f"another-{name}")
     assert (refused.code, refused.err.count("\n")) == (INVALID_INPUT, 1)
