@@ -45,12 +45,14 @@ class LogReport(BaseModel):
     problems: list[FileProblem] = []
 
 
-def verify(store: Store, report: Report = lambda done, total: None, *, only_chain: bool = False) -> list[LogReport]:
-    """Check everything in a store and return a report for each log; with `only_chain`, read no segments.
+def verify(
+    store: Store, report: Report = lambda done, total: None, *, only_chain: bool = False, bus: str | None = None
+) -> list[LogReport]:
+    """Check everything in a store, or all logs of one bus, and return a report for each log.
 
-    Raises ArchiveUnavailable.
+    With `only_chain`, read no segments. Raises ArchiveUnavailable.
     """
-    folders = archived_logs(store)
+    folders = archived_logs(store, bus)
     total = sum(is_manifest(name) for names in folders.values() for name in names)
     done, reports = 0, []
     for folder in folders:

@@ -9,19 +9,24 @@ from datetime import datetime
 
 from pydantic import BaseModel
 
-from scratchbus.archive.manifest import END, Manifest, is_manifest, number_of
+from scratchbus.archive.manifest import END, Manifest, bus_folder, is_manifest, number_of
 from scratchbus.archive.stores import Store
 from scratchbus.errors import ArchiveDamaged
 
-_FOLDER = re.compile(r".+/\d{4,}/")
+_SHARD = r"\d{4,}/"
 
 
-def archived_logs(store: Store) -> dict[str, list[str]]:
-    """Return the folders of all logs in a store, each with the names of its files. Raises ArchiveUnavailable."""
+def archived_logs(store: Store, bus: str | None = None) -> dict[str, list[str]]:
+    """Return the folders of all logs in a store, or of one bus, each with the names of its files.
+
+    Raises ArchiveUnavailable.
+    """
+    prefix = "" if bus is None else bus_folder(bus)
+    is_folder = re.compile((re.escape(prefix) or ".+/") + _SHARD).fullmatch
     folders: dict[str, list[str]] = defaultdict(list)
-    for name in store.list():
+    for name in store.list(prefix):
         folder, slash, file = name.rpartition("/")
-        if _FOLDER.fullmatch(folder + slash) and (number_of(file) is not None or file == END):
+        if is_folder(folder + slash) and (number_of(file) is not None or file == END):
             folders[folder + slash].append(file)
     return dict(folders)
 
@@ -41,9 +46,12 @@ class SegmentInfo(BaseModel):
     file: str
 
 
-def archived_segments(store: Store) -> Iterator[SegmentInfo]:
-    """Yield the segments of all logs in a store, in order. Raises ArchiveUnavailable or ArchiveDamaged."""
-    for folder, names in archived_logs(store).items():
+def archived_segments(store: Store, bus: str | None = None) -> Iterator[SegmentInfo]:
+    """Yield the segments of all logs in a store, or of one bus, in order.
+
+    Raises ArchiveUnavailable or ArchiveDamaged.
+    """
+    for folder, names in archived_logs(store, bus).items():
         for name in filter(is_manifest, names):
             try:
                 chain, files = Manifest.parse(store.get(folder + name) or b"")

@@ -195,10 +195,14 @@ def _canonical(parts: dict[str, Any]) -> bytes:
     return json.dumps(parts, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()
 
 
+def bus_folder(bus: str) -> str:
+    """Return the folder of a bus, with a trailing slash; no bus name leads out of the archive."""
+    return "".join(f"{'_' if part in ('', '.', '..') else part}/" for part in bus.split("/"))
+
+
 def folder_of(bus: str, shard: int) -> str:
-    """Return the folder of a log's files, with a trailing slash; no bus name leads out of the archive."""
-    parts = ["_" if part in ("", ".", "..") else part for part in bus.split("/")]
-    return f"{'/'.join(parts)}/{shard:04d}/"
+    """Return the folder of a log's files, with a trailing slash."""
+    return f"{bus_folder(bus)}{shard:04d}/"
 
 
 def table_file(bus: str, shard: int, sha256: str) -> str:

@@ -260,3 +260,14 @@ def test_a_chain_is_checked_without_its_segments(archive: Path):
     manifests(archive)[1].unlink()
     (report,) = verify(open_store(str(archive)), only_chain=True)
     assert "are missing: no segment has them" in str(report.problems)
+
+
+def test_the_segments_of_one_bus_are_listed_although_those_of_another_are_damaged(archive: Path) -> None:
+    other = archive / "another" / "0000" / f"{1:016d}.manifest.json"
+    other.parent.mkdir(parents=True)
+    other.write_text("damaged")
+    store = open_store(str(archive))
+    assert [each.events for each in archived_segments(store, "kept")] == [10] * 5
+    (log,) = verify(store, bus="kept")
+    assert (log.segments, log.problems) == (5, [])
+    assert [*archived_segments(store, "none")] == verify(store, bus="none") == []

@@ -143,12 +143,9 @@ async def get_archive(bus: ReadBus) -> Response:
 def _archive_of(store: ArchiveStore, bus: str) -> dict[str, Any]:
     segments: list[dict[str, Any]] = []
     with suppress(ArchiveDamaged):  # the chain says where
-        segments.extend(each.model_dump(mode="json") for each in archived_segments(store) if each.bus == bus)
-    logs = [
-        report.model_dump(mode="json", exclude={"bus"})
-        for report in verify_archive(store, only_chain=True)
-        if report.bus == bus
-    ]
+        segments.extend(each.model_dump(mode="json") for each in archived_segments(store, bus))
+    reports = verify_archive(store, only_chain=True, bus=bus)
+    logs = [report.model_dump(mode="json", exclude={"bus"}) for report in reports]
     is_sound = not any(log["problems"] for log in logs)
     return {"where": store.where, "is_sound": is_sound, "segments": segments, "logs": logs}
 

@@ -134,6 +134,9 @@ def test_the_archive_is_listed_and_its_chain_checked(embedded_url, own_bus, tmp_
         for number in range(20):
             bus.page("main").add("observation", str(number))
         archive(bus)
+    of_another_bus = tmp_path / "0" / "0000" / f"{1:016d}.manifest.json"
+    of_another_bus.parent.mkdir(parents=True)
+    of_another_bus.write_text("damaged")
     environment = {"SCRATCHBUS_BUS": own_bus, "SCRATCHBUS_ARCHIVE_URL": str(tmp_path)}
     with serving(embedded_url, **environment) as served, served.client() as http:
         found = http.get("/archive").json()
@@ -142,6 +145,7 @@ def test_the_archive_is_listed_and_its_chain_checked(embedded_url, own_bus, tmp_
         assert sum(each["events"] for each in found["segments"]) == log["events"] == 15
         assert len(found["segments"]) == log["segments"] == 3
         assert (found["is_sound"], log["problems"]) == (True, [])
+        of_another_bus.unlink()
         manifests = sorted(each for each in tmp_path.rglob("*.manifest.json") if each.is_file())
         manifests[1].unlink()
         broken = http.get("/archive").json()
