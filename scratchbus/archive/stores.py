@@ -60,7 +60,10 @@ def open_store(url: str | None) -> Store:
         raise SettingsError(NOT_SET)
     match = _SCHEME.match(url)
     if match is None:
-        return DirectoryStore(_path(url).expanduser())
+        try:
+            return DirectoryStore(_path(url).expanduser())
+        except RuntimeError:
+            raise InvalidURL(f"archive_url: the home directory in {shown(url)} is unknown; write {_FORMS}") from None
     scheme = match[1].lower()
     try:
         parts = urlsplit(url)

@@ -125,6 +125,11 @@ def test_the_error_of_an_invalid_archive_url_hides_its_key(url, reason):
     assert "s3cr3t" not in str(raised.value)
 
 
+def test_a_home_directory_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(InvalidURL, match="the home directory in '~nobody-of-this-name/archive' is unknown"):
+        open_store("~nobody-of-this-name/archive")
+
+
 def test_a_directory_is_given_as_a_path_or_a_url(tmp_path: Path):
     DirectoryStore(tmp_path / "a b").put_new("x", b"1")
     for url in (f"{tmp_path}/a b", f"file://{tmp_path}/a%20b", f"file://localhost{tmp_path}/a%20b"):
