@@ -9,18 +9,26 @@ from typing import Any, Literal, NamedTuple
 
 from scratchbus.domain.memories import Session
 from scratchbus.domain.position import START, Position
-from scratchbus.errors import shown
 from scratchbus.eventlog import positions
-from scratchbus.eventlog.index_tables import PagedOut, TableName, entries_in, id_text, ids_in, range_of
+from scratchbus.eventlog.index_tables import PagedOut, entries_in, id_text, ids_in, range_of
 from scratchbus.eventlog.keys import SYSTEM_PAGE, ShardKeys
-from scratchbus.eventlog.layouts import Head
 from scratchbus.eventlog.paged_out import IndexEdit
-from scratchbus.eventlog.stored_documents import UNREADABLE, encode_document, read_as, read_document
+from scratchbus.eventlog.stored_documents import read_document
 from scratchbus.projections.event_relations import RELATIONS
 from scratchbus.projections.projection import Document
 from scratchbus.projections.scratch_page import may_be_paged_out
 from scratchbus.projections.session import SUBJECT as SESSION
 from scratchbus.projections.subjects import is_remembered
+from scratchbus.readmodel.verify.differences import (
+    differences,
+    document_difference,
+    head_difference,
+    moment_difference,
+    presence,
+    score_difference,
+    table_difference,
+    text_difference,
+)
 from scratchbus.readmodel.verify.expected import ExpectedState, PageState
 from scratchbus.readmodel.verify.read_model import ReadModel, offset_of
 
@@ -46,7 +54,7 @@ class StoredKey(NamedTuple):
         if self.is_excused(member, row):
             return ""
         expected = self.expected(member)
-        return self.difference(expected, row) if expected is not None and row is not None else _presence(expected, row)
+        return self.difference(expected, row) if expected is not None and row is not None else presence(expected, row)
 
 
 class StoredKeys:
@@ -85,20 +93,20 @@ class StoredKeys:
 
         match kind:
             case "pages":
-                return StoredKey("page", key, "hash", lambda: self.tip.pages, self._soonest, _moment_difference)
+                return StoredKey("page", key, "hash", lambda: self.tip.pages, self._soonest, moment_difference)
             case "heads":
                 return StoredKey(
                     "head", key, "hash", lambda: tip().sure(), lambda id: tip().head(id),
-                    partial(_head_difference, page == SYSTEM_PAGE), partial(self._may_lack_head, page),
+                    partial(head_difference, page == SYSTEM_PAGE), partial(self._may_lack_head, page),
                 )  # fmt: skip
             case "open":
                 return StoredKey(
-                    "room", key, "zset", lambda: tip().open(), lambda id: tip().score(id), _score_difference
+                    "room", key, "zset", lambda: tip().open(), lambda id: tip().score(id), score_difference
                 )
             case "keys":
                 return StoredKey(
                     "key", key, "hash", lambda: tip().dedupe_keys(), lambda field: tip().holders.get(field),
-                    _text_difference,
+                    text_difference,
                 )  # fmt: skip
         return None
 
@@ -111,27 +119,27 @@ class StoredKeys:
         match kind:
             case "docs" | "memory":
                 may_lack = partial(self._may_be_paged_out, page)
-                return StoredKey("document", key, "hash", lambda: rows, document, _document_difference, may_lack)
+                return StoredKey("document", key, "hash", lambda: rows, document, document_difference, may_lack)
             case "paged":
                 return StoredKey("paged", key, "hash", tuple, str, partial(self._bucket_difference, page))
             case "places":
                 return StoredKey("paged", key, "hash", tuple, str, partial(self._range_difference, page))
             case "tables":
-                return StoredKey("paged", key, "hash", tuple, str, _table_difference)
+                return StoredKey("paged", key, "hash", tuple, str, table_difference)
             case "gaps":
-                return StoredKey("gap", key, "hash", lambda: rows, rows.get, _text_difference)
+                return StoredKey("gap", key, "hash", lambda: rows, rows.get, text_difference)
             case "types":
                 return StoredKey(
-                    "index", key, "hash", lambda: rows, rows.get, _text_difference,
+                    "index", key, "hash", lambda: rows, rows.get, text_difference,
                     partial(self._may_be_listed_or_not, page),
                 )  # fmt: skip
             case "type" | "tag" | "owner" | "waiting":  # the names of other keys may have a "#" in them
                 may_lack = partial(self._may_be_unindexed, page.partition("#")[0])
-                return StoredKey("index", key, "zset", lambda: rows, rows.get, _score_difference, may_lack)
+                return StoredKey("index", key, "zset", lambda: rows, rows.get, score_difference, may_lack)
         if kind == "due":
-            return StoredKey("due", key, "zset", lambda: rows, rows.get, _score_difference, self._may_be_due_or_not)
+            return StoredKey("due", key, "zset", lambda: rows, rows.get, score_difference, self._may_be_due_or_not)
         if kind in RELATIONS:
-            return StoredKey("relation", key, "zset", lambda: rows, rows.get, _score_difference, self._may_be_unrelated)
+            return StoredKey("relation", key, "zset", lambda: rows, rows.get, score_difference, self._may_be_unrelated)
         return None
 
     def positions_differ(self, key: str, row: bytes) -> bool:
@@ -246,77 +254,16 @@ class StoredKeys:
         expected = self.base.observation(page, id)
         entry = index.find(id)
         if expected is None:
-            return _presence(expected, row) if entry is None else "is paged out, and should not be there"
+            return presence(expected, row) if entry is None else "is paged out, and should not be there"
         if entry is None:
             if row is None:
-                return _presence(expected, row)
+                return presence(expected, row)
             entry = index.ranges.get(range_of(expected.added_seq), {}).get(expected.added_seq)
             if entry is not None and entry.seq:
                 return "is stored, and still has a position in the index of paged-out observations"
-            return _document_difference(expected, row)
+            return document_difference(expected, row)
         if row is not None:
             return "is stored and paged out at once"
         if not may_be_paged_out(expected):
             return "is paged out and not final"
-        return _differences(entry, PagedOut.of(expected), PagedOut._fields)
-
-
-def _presence(expected: object, row: bytes | None) -> str:
-    if (expected is None) == (row is None):
-        return ""
-    return "is missing" if row is None else "should not be there"
-
-
-def _text_difference(expected: object, row: bytes) -> str:
-    return "" if row == str(expected).encode() else f"is {shown(row)} instead of {expected}"
-
-
-def _score_difference(expected: float, row: bytes) -> str:
-    return "" if float(row) == expected else f"has the score {row.decode()} instead of {expected}"
-
-
-def _moment_difference(latest: int, row: bytes) -> str:
-    is_early = row.isdigit() and int(row) <= latest
-    return "" if is_early else f"is {shown(row)}, after {latest}, when the first on it expires"
-
-
-def _head_difference(is_of_system: bool, expected: Head, row: bytes) -> str:
-    try:
-        head = Head.parse(row)
-    except (ValueError, TypeError):
-        return f"cannot be read: {shown(row)}"
-    if is_of_system:  # nothing else of it is used
-        head = expected._replace(version=head.version, position=head.position)
-    elif not expected.added:  # erased, with its former fields
-        head = head._replace(priority=0, added=0, fence=0)
-    return _differences(head, expected, Head._fields)
-
-
-def _table_difference(_: object, row: bytes) -> str:
-    if row.isdigit():
-        return ""  # how many entries the engine has
-    try:
-        TableName.parse(b"0", row)
-    except ValueError:
-        return f"cannot be read: {shown(row)}"
-    return ""
-
-
-def _document_difference(expected: Document, row: bytes) -> str:
-    if row == encode_document(expected):
-        return ""
-    try:
-        stored = read_as(type(expected), row)
-    except UNREADABLE:
-        return f"cannot be read: {shown(row)}"
-    names = list(type(expected).model_fields)
-    return _differences([getattr(stored, name) for name in names], [getattr(expected, name) for name in names], names)
-
-
-def _differences(stored: Iterable[Any], expected: Iterable[Any], names: Iterable[str]) -> str:
-    """Describe the fields that differ: actual and expected value."""
-    return ", ".join(
-        f"{name} is {shown(one)} instead of {shown(other)}"
-        for name, one, other in zip(names, stored, expected, strict=True)
-        if one != other
-    )
+        return differences(entry, PagedOut.of(expected), PagedOut._fields)

@@ -6,8 +6,8 @@ point before the comparison. So it does not matter what happens between two step
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable
 from functools import partial
 
 from scratchbus.engine.steps import Fetch, Step, ask, ask_all, scan
@@ -18,27 +18,15 @@ from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key, read_unchecked
 from scratchbus.eventlog.foreign import read_foreign, up_to
 from scratchbus.eventlog.gaps import erased_between, not_erased
-from scratchbus.eventlog.index_tables import (
-    TableName,
-    bucket_of,
-    entries_in,
-    find_in_tables,
-    id_text,
-    ids_in,
-    load_table,
-    range_of,
-    table_names,
-)
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.lag import in_ms
-from scratchbus.eventlog.paged_out import IndexEdit
 from scratchbus.eventlog.raw_entries import entry_fields, text_of, texts_of
 from scratchbus.eventlog.retries import is_of
-from scratchbus.projections.scratch_page import index_entries
 from scratchbus.readmodel import snapshots
 from scratchbus.readmodel.rebuild import Progress
 from scratchbus.readmodel.scope import Core
 from scratchbus.readmodel.verify.findings import MAX_FINDINGS, Verified
+from scratchbus.readmodel.verify.paged_out import PagedOutCheck
 from scratchbus.readmodel.verify.probe import Moved, Probe, batches, stored_end
 from scratchbus.readmodel.verify.stored import StoredKey, StoredKeys
 
@@ -119,7 +107,7 @@ class _Shard:
                 yield from self._compare_ids(key)
             else:
                 self._recognise(key.removeprefix(self._keys.tag))
-        yield from self._compare_paged()
+        yield from PagedOutCheck(self._log, self._wanted, self._verified, self._read).run()
         yield from self._read_snapshots()
         yield from self._compare_rejected()
         yield from self._compare_ends()
@@ -204,62 +192,6 @@ class _Shard:
                     self._verified.add("id", f"{key} {text_of(id)}", f"is not that of {position}")
             if int(at) == 0:
                 return
-
-    def _compare_paged(self) -> Step[None]:
-        """Check each document that may be paged out: it is either stored or paged out."""
-        for page in self._wanted.tip.pages:
-            for name in (yield from self._tables(page)):
-                table = yield from load_table(self._log, self._shard, name)
-                self._wanted.absent |= {(page, id_text(id)) for id in table.ids()}
-        pages: dict[str, list[str]] = defaultdict(list)
-        for page, id in sorted(self._wanted.absent):
-            pages[page].append(id)
-        for page, ids in pages.items():
-            names = PageKeys(self._keys, page, self._wanted.base.build)
-            for batch in batches(ids, _AT_ONCE):
-                buckets = sorted({bucket_of(id) for id in batch})
-                spans = sorted(
-                    {
-                        range_of(document.added_seq)
-                        for id in batch
-                        if (document := self._wanted.base.observation(page, id))
-                    }
-                ) or ["0"]
-                rows, found, range_rows, tables = yield from self._read(
-                    [
-                        ("HMGET", names.docs, *batch),
-                        ("HMGET", names.paged, *buckets),
-                        ("HMGET", names.places, *spans),
-                        ("HGETALL", names.tables),
-                    ]
-                )
-                table_list, stored = _names(tables), list[str]()
-                index = IndexEdit(
-                    names,
-                    {name: ids_in(row) for name, row in zip(buckets, found, strict=True)},
-                    {name: entries_in(row) for name, row in zip(spans, range_rows, strict=True)},
-                    table_list,
-                    (yield from find_in_tables(self._log, self._shard, table_list, batch)),
-                )
-                for id, row in zip(batch, rows, strict=True):
-                    if problem := self._wanted.problem_of_absent(page, id, row, index):
-                        self._verified.add("paged", f"{names.paged} {id}", problem)
-                    elif row and (page, id) in self._wanted.unindexed:
-                        stored.append(id)
-                for id in stored:
-                    yield from self._compare_unindexed(names, id)
-
-    def _compare_unindexed(self, names: PageKeys, id: str) -> Step[None]:
-        """Check that an observation that was missing in an index, and is stored, was paged in since."""
-        document = self._wanted.base.observation(names.page, id)
-        keys = [names.index(*each) for each in index_entries(document)] if document is not None else []
-        row, *scores = yield from self._read([("HGET", names.docs, id), *(("ZSCORE", key, id) for key in keys)])
-        if row is not None and None in scores and self._wanted.base.observation(names.page, id) == document:
-            self._verified.add("paged", f"{names.paged} {id}", "is stored, and missing in an index")
-
-    def _tables(self, page: str) -> Step[list[TableName]]:
-        names = PageKeys(self._keys, page, self._wanted.base.build)
-        return _names((yield from ask(self._shard, "HGETALL", names.tables)))
 
     def _compare_positions(self, key: str) -> Step[None]:
         """Compare the positions of a page with those of its events."""
@@ -353,11 +285,3 @@ class _Shard:
             self._verified.add("foreign", self._keys.tag + name, what)
             return
         self._verified.add("unknown", self._keys.tag + name, "should not be there")
-
-
-def _names(flat: Sequence[bytes]) -> list[TableName]:
-    """Return the tables of a page; those whose names cannot be read are reported with the key."""
-    try:
-        return table_names(flat)
-    except ValueError:
-        return []

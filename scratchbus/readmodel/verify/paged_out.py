@@ -1,0 +1,112 @@
+"""The check of observations that may be paged out: each is either stored, or in the index of paged-out ones."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from scratchbus.engine.scripts import Command
+from scratchbus.engine.steps import Step, ask
+from scratchbus.eventlog.bus_log import Log
+from scratchbus.eventlog.index_tables import (
+    TableName,
+    bucket_of,
+    entries_in,
+    find_in_tables,
+    id_text,
+    ids_in,
+    load_table,
+    range_of,
+    table_names,
+)
+from scratchbus.eventlog.keys import PageKeys
+from scratchbus.eventlog.paged_out import IndexEdit
+from scratchbus.projections.scratch_page import index_entries
+from scratchbus.readmodel.verify.findings import Verified
+from scratchbus.readmodel.verify.probe import batches
+from scratchbus.readmodel.verify.stored import StoredKeys
+
+_AT_ONCE = 500  # observations per read
+
+
+class PagedOutCheck:
+    """Compares the observations of a shard that the stored documents lack; `read` reads keys at once."""
+
+    def __init__(
+        self,
+        log: Log,
+        wanted: StoredKeys,
+        verified: Verified,
+        read: Callable[[Iterable[Command]], Step[list[Any]]],
+    ) -> None:
+        self._log = log
+        self._keys = wanted.keys
+        self._shard = wanted.keys.shard
+        self._wanted = wanted
+        self._verified = verified
+        self._read = read
+
+    def run(self) -> Step[None]:
+        """Compare each of them."""
+        for page in self._wanted.tip.pages:
+            for name in (yield from self._tables(page)):
+                table = yield from load_table(self._log, self._shard, name)
+                self._wanted.absent |= {(page, id_text(id)) for id in table.ids()}
+        pages: dict[str, list[str]] = defaultdict(list)
+        for page, id in sorted(self._wanted.absent):
+            pages[page].append(id)
+        for page, ids in pages.items():
+            names = PageKeys(self._keys, page, self._wanted.base.build)
+            for batch in batches(ids, _AT_ONCE):
+                buckets = sorted({bucket_of(id) for id in batch})
+                spans = sorted(
+                    {
+                        range_of(document.added_seq)
+                        for id in batch
+                        if (document := self._wanted.base.observation(page, id))
+                    }
+                ) or ["0"]
+                rows, found, range_rows, tables = yield from self._read(
+                    [
+                        ("HMGET", names.docs, *batch),
+                        ("HMGET", names.paged, *buckets),
+                        ("HMGET", names.places, *spans),
+                        ("HGETALL", names.tables),
+                    ]
+                )
+                table_list, stored = _names(tables), list[str]()
+                index = IndexEdit(
+                    names,
+                    {name: ids_in(row) for name, row in zip(buckets, found, strict=True)},
+                    {name: entries_in(row) for name, row in zip(spans, range_rows, strict=True)},
+                    table_list,
+                    (yield from find_in_tables(self._log, self._shard, table_list, batch)),
+                )
+                for id, row in zip(batch, rows, strict=True):
+                    if problem := self._wanted.problem_of_absent(page, id, row, index):
+                        self._verified.add("paged", f"{names.paged} {id}", problem)
+                    elif row and (page, id) in self._wanted.unindexed:
+                        stored.append(id)
+                for id in stored:
+                    yield from self._compare_unindexed(names, id)
+
+    def _compare_unindexed(self, names: PageKeys, id: str) -> Step[None]:
+        """Check that an observation that was missing in an index, and is stored, was paged in since."""
+        document = self._wanted.base.observation(names.page, id)
+        keys = [names.index(*each) for each in index_entries(document)] if document is not None else []
+        row, *scores = yield from self._read([("HGET", names.docs, id), *(("ZSCORE", key, id) for key in keys)])
+        if row is not None and None in scores and self._wanted.base.observation(names.page, id) == document:
+            self._verified.add("paged", f"{names.paged} {id}", "is stored, and missing in an index")
+
+    def _tables(self, page: str) -> Step[list[TableName]]:
+        names = PageKeys(self._keys, page, self._wanted.base.build)
+        return _names((yield from ask(self._shard, "HGETALL", names.tables)))
+
+
+def _names(flat: Sequence[bytes]) -> list[TableName]:
+    """Return the tables of a page; those whose names cannot be read are reported with the key."""
+    try:
+        return table_names(flat)
+    except ValueError:
+        return []
