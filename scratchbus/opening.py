@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import ceil
@@ -16,7 +17,7 @@ from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import is_state_too_old
 from scratchbus.readmodel.page_query import Freshness
 from scratchbus.readmodel.scope import Core, refresh_registry
-from scratchbus.settings import load_settings, shipped
+from scratchbus.settings import CONFIG_VARIABLE, URL_VARIABLE, load_settings, shipped
 from scratchbus.telemetry.lazy import imported_on_first_use
 from scratchbus.telemetry.logs import stderr_logger
 
@@ -64,6 +65,8 @@ def prepare(
         connect_timeout=min(settings.seconds("connect_timeout"), _MAX_SOCKET_TIMEOUT),
         bus=settings.bus,
     )
+    if settings.url is None:
+        _warn_of_empty_variables(str(engine.directory))
     core = Core(
         settings=settings,
         log=Log(
@@ -90,6 +93,13 @@ def prepare(
     if settings.relations is not None:
         _ = core.relations  # the same
     return Opened(engine, core)
+
+
+def _warn_of_empty_variables(directory: str) -> None:
+    """Warn if nothing names the engine, and a variable that is there to name it is empty."""
+    for name in (URL_VARIABLE, CONFIG_VARIABLE):
+        if os.environ.get(name) == "":
+            logger.warning(f"{name} is empty, so the embedded engine is used", directory=directory)
 
 
 def greet(opened: Opened) -> Step[None]:

@@ -17,7 +17,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from scratchbus.domain.field_schemas import validator_of
 from scratchbus.domain.ownership import check_instance
 from scratchbus.domain.values import MAX_BYTES, Duration, check_bus, check_source, duration_ms, duration_seconds
-from scratchbus.errors import InvalidInput, InvalidSource, SettingsError, SettingsFileError, shown
+from scratchbus.errors import InvalidInput, InvalidSource, InvalidURL, SettingsError, SettingsFileError, shown
 from scratchbus.telemetry.lazy import imported_on_first_use
 
 if TYPE_CHECKING:
@@ -27,8 +27,9 @@ with imported_on_first_use(__name__):
     from scratchbus.domain import yaml_model
 
 PREFIX: Final = "SCRATCHBUS_"
+URL_VARIABLE: Final = PREFIX + "URL"
 CONFIG_VARIABLE: Final = PREFIX + "CONFIG"
-"""The environment variable that names the settings file, unless the caller does."""
+"""The environment variables that name the engine and the settings file, unless the caller does."""
 
 MAX_BUDGET: Final = 200_000
 """The most tokens that a tool or a request may ask for; programs are not limited."""
@@ -79,6 +80,12 @@ def _source(value: str) -> str:
     return check_source(value, "source")
 
 
+def _url(value: str) -> str:
+    if not value:  # as from an unset variable of a script, whose author means another bus than the embedded one
+        raise ValueError("write the URL of an engine, or leave it out for the embedded engine")
+    return value
+
+
 Lasting = Annotated[Duration, BeforeValidator(_duration)]
 Finite = Annotated[Duration, BeforeValidator(_finite)]
 Whole = Annotated[int, BeforeValidator(_number)]
@@ -90,7 +97,7 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, defer_build=True)
 
-    url: str | None = Field(default=None, repr=False)  # it may hold a password
+    url: Annotated[str, AfterValidator(_url)] | None = Field(default=None, repr=False)  # it may hold a password
     bus: Annotated[str, AfterValidator(check_bus)] = "scratchbus"
     source: Annotated[str, AfterValidator(_source)] | None = None
     instance: Annotated[str, AfterValidator(check_instance)] | None = Field(
@@ -173,6 +180,9 @@ def _validator() -> Callable[[dict[str, Any]], Settings]:
     return validator_of(Settings)
 
 
+_ERRORS: Final[Mapping[str, type[InvalidInput]]] = {"source": InvalidSource, "url": InvalidURL}
+"""The errors that a bad source or URL raises everywhere."""
+
 _MAX_PATH = 500  # characters that a message shows
 
 
@@ -184,7 +194,7 @@ class _Given(NamedTuple):
 def load_settings(path: str | Path | None = None, **overrides: Any) -> Settings:
     """Return the settings: overrides, then the environment, then the file at `path` or $SCRATCHBUS_CONFIG.
 
-    An override of None and an empty variable count as not given. Relative paths in the file are relative to its
+    An override of None and an empty variable count as not given; an empty URL or path does not. Relative paths in the file are relative to its
     directory. Raises SettingsError, naming the setting and where it was set.
     """
     given = _from_file(path) | _from_environment(os.environ) | _from_caller(overrides)
@@ -193,7 +203,7 @@ def load_settings(path: str | Path | None = None, **overrides: Any) -> Settings:
     except ValidationError as problem:
         first = problem.errors(include_url=False)[0]
         name = str(first["loc"][0])
-        wrong = InvalidSource if name == "source" else SettingsError  # the error for a bad source everywhere
+        wrong = _ERRORS.get(name, SettingsError)
         raise wrong(f"{given[name].where}: {_reason(name, given[name].value, first)}") from None
 
 
@@ -227,11 +237,11 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, _Given]:
 
 def _from_file(path: str | Path | None) -> dict[str, _Given]:
     named_by = "" if path is not None else f"{CONFIG_VARIABLE}: "
-    path = path if path is not None else os.environ.get(CONFIG_VARIABLE)
-    if not path:
+    path = path if path is not None else os.environ.get(CONFIG_VARIABLE) or None
+    if path is None:
         return {}
-    if not isinstance(path, Path | str):
-        raise SettingsError(f"config: {shown(path)} is not a path")
+    if not isinstance(path, Path | str) or not path:
+        raise SettingsError(f"config: {shown(path)} is not a path; name the settings file, or leave config out")
     file = _at_home(path, named_by.removesuffix(": ") or "config")
     text = yaml_model.YamlText(read_text(file, SettingsFileError, named_by), str(file), SettingsFileError)
     fields: dict[str, Any] = dict.fromkeys(Settings.model_fields, (yaml_model.Scalar, None))

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from scratchbus import Bus
-from scratchbus.errors import InvalidSource, SettingsError, SettingsFileError
+from scratchbus.errors import InvalidSource, InvalidURL, SettingsError, SettingsFileError
 from scratchbus.settings import Settings, load_settings, shipped
 
 DOCUMENTED = re.compile(r"#([a-z_]+:.*)")
@@ -84,6 +84,34 @@ def test_arguments_override_variables_and_variables_the_file(write, monkeypatch)
 def test_none_and_empty_variables_count_as_not_given(monkeypatch):
     monkeypatch.setenv("SCRATCHBUS_SOURCE", "")
     assert load_settings(source=None, max_observations=None) == Settings()
+
+
+def test_an_empty_url_is_refused_wherever_it_is_set(write, monkeypatch):
+    monkeypatch.setenv("SCRATCHBUS_URL", "redis://127.0.0.1:1")
+    wanted = "url: '' is not valid here; write the URL of an engine, or leave it out for the embedded engine"
+    with pytest.raises(InvalidURL) as refused:
+        Bus.connect("")
+    assert str(refused.value) == wanted
+    monkeypatch.delenv("SCRATCHBUS_URL")
+    with pytest.raises(InvalidURL, match=r"yaml:1:1: url: '' is not valid here"):
+        load_settings(write('url: ""\n'))
+
+
+def test_an_empty_path_of_the_settings_file_is_refused():
+    with pytest.raises(SettingsError, match=r"^config: '' is not a path; name the settings file, or leave config out$"):
+        Bus.connect(f"memory://{token_hex(6)}", config="")
+
+
+@pytest.mark.parametrize("variable", ["SCRATCHBUS_URL", "SCRATCHBUS_CONFIG"])
+def test_the_embedded_engine_is_not_used_silently_with_an_empty_variable(embedded_url, monkeypatch, capsys, variable):
+    monkeypatch.setenv("SCRATCHBUS_HOME", embedded_url.removeprefix("embedded:"))
+    Bus.connect().close()
+    assert "is empty" not in capsys.readouterr().err
+    monkeypatch.setenv(variable, "")
+    Bus.connect().close()
+    assert f"{variable} is empty, so the embedded engine is used" in capsys.readouterr().err
+    Bus.connect(f"memory://{token_hex(6)}").close()
+    assert "is empty" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
