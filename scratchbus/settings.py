@@ -194,8 +194,8 @@ class _Given(NamedTuple):
 def load_settings(path: str | Path | None = None, **overrides: Any) -> Settings:
     """Return the settings: overrides, then the environment, then the file at `path` or $SCRATCHBUS_CONFIG.
 
-    An override of None and an empty variable count as not given; an empty URL or path does not. Relative paths in the file are relative to its
-    directory. Raises SettingsError, naming the setting and where it was set.
+    An override of None and an empty variable count as not given; an empty URL or path does not. Relative paths in
+    the file are relative to its directory. Raises SettingsError, naming the setting and where it was set.
     """
     given = _from_file(path) | _from_environment(os.environ) | _from_caller(overrides)
     try:
@@ -240,7 +240,7 @@ def _from_file(path: str | Path | None) -> dict[str, _Given]:
     path = path if path is not None else os.environ.get(CONFIG_VARIABLE) or None
     if path is None:
         return {}
-    if not isinstance(path, Path | str) or not path:
+    if path == "" or not isinstance(path, Path | str):
         raise SettingsError(f"config: {shown(path)} is not a path; name the settings file, or leave config out")
     file = _at_home(path, named_by.removesuffix(": ") or "config")
     text = yaml_model.YamlText(read_text(file, SettingsFileError, named_by), str(file), SettingsFileError)
