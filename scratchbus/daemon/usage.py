@@ -11,10 +11,15 @@ _ASIDE = re.compile(r"\((Did you mean [^()]*\?)\)$")
 _CUTOFF = 0.62
 """How similar an option must be to be suggested, from 0 to 1."""
 
+_SHOWN = 400
+"""How many characters of a long text are shown, of its start and of its end."""
+
 
 def usage_line(problem: click.ClickException, program: str) -> str:
     """Return one line that says what is wrong with the command line, and which --help describes it."""
     text = _ASIDE.sub(r"\1", " ".join(_said_by(problem).split())).rstrip(".")
+    if len(text) > 2 * _SHOWN:  # it quotes what was given
+        text = f"{text[:_SHOWN]}...{text[-_SHOWN:]}"
     context = problem.ctx if isinstance(problem, click.UsageError) else None
     command = context.command_path if context is not None else program
     separator = " See" if text.endswith("?") else "; see"

@@ -92,6 +92,19 @@ def test_a_wrong_command_line_is_explained(cli: Cli, arguments: list[str], hint:
 
 
 @pytest.mark.parametrize(
+    ("before", "after", "hint"),
+    [
+        ("--limit", [], "is not a valid integer range; see `scratchbus list --help`"),
+        ("a word", ["more"], "; see `scratchbus list --help`"),
+    ],
+)
+def test_a_long_argument_is_not_repeated_whole(cli: Cli, before: str, after: list[str], hint: str):
+    line = _error_line(cli("list", before, "x" * 60_000, *after), 2)
+    assert len(line) < 1_000
+    assert hint in line
+
+
+@pytest.mark.parametrize(
     ("arguments", "hint"),
     [
         (["add", "risk_alrt", "x", "--source", "me"], "did you mean 'risk_alert'"),
