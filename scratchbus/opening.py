@@ -107,6 +107,7 @@ def greet(opened: Opened) -> Step[None]:
     log = opened.core.log
     if opened.target.kind != "memory":
         opened.about = yield from _check(opened, [0])
+    opened.target.topology.has_answered = True
     meta = log.keys(0).meta
     row = yield from ask(0, "HGET", meta, "shards")
     if row is None:

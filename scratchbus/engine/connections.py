@@ -111,8 +111,11 @@ def is_broken(error: Exception) -> bool:
     return isinstance(error, redis_errors.ConnectionError | redis_errors.TimeoutError | OSError)
 
 
-def translate(error: Exception, where: str) -> ScratchbusError:
-    """Return our error for one of redis-py's; `where` names the engine without its password."""
+def translate(error: Exception, where: str, *, has_answered: bool = False) -> ScratchbusError:
+    """Return our error for one of redis-py's; `where` names the engine without its password.
+
+    An engine that has answered before gets no hints about its URL.
+    """
     text = str(error)
     code = text.split(" ", 1)[0]
     is_about_password = "invalid username-password" in text  # has no class of its own over an asyncio unix socket
@@ -139,7 +142,7 @@ def translate(error: Exception, where: str) -> ScratchbusError:
     ):  # also from a replica that lost its primary
         return EngineUnreachable(f"{where} cannot serve now ({text}); wait, or check its primary")
     if is_broken(error):
-        return EngineUnreachable(_unreachable(where, text))
+        return EngineUnreachable(_unreachable(where, text, has_answered))
     if isinstance(error, redis_errors.ReadOnlyError) or code == "READONLY" or "READONLY" in text:
         return EngineReadOnly(f"{where} is read-only (a replica?); connect to its primary")
     if isinstance(error, redis_errors.OutOfMemoryError) or code == "OOM" or "OOM command not allowed" in text:
@@ -165,7 +168,7 @@ def translate(error: Exception, where: str) -> ScratchbusError:
     return EngineError(f"{where}: {text}")
 
 
-def _unreachable(where: str, text: str) -> str:
+def _unreachable(where: str, text: str, has_answered: bool) -> str:
     """Return a line that says that the engine at `where` cannot be reached; `text` is the client's message."""
     if untrusted := _UNTRUSTED.search(text):
         return (
@@ -173,7 +176,8 @@ def _unreachable(where: str, text: str) -> str:
             " ssl_ca_certs=FILE in the URL"
         )
     hints = (hint for scheme, words, hint in _HINTS if f" {scheme}" in where and any(word in text for word in words))
-    return f"{where} does not answer ({text}); start it, or check SCRATCHBUS_URL or --url{next(hints, '')}"
+    hint = "" if has_answered else next(hints, "")
+    return f"{where} does not answer ({text}); start it, or check SCRATCHBUS_URL or --url{hint}"
 
 
 def with_script_texts(commands: Commands, missing: list[int]) -> Commands:

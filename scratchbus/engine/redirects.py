@@ -45,6 +45,9 @@ Learning = Generator[Sending, Any, T]
 class Topology(Protocol):
     """The known locations of the shards, shared by all drivers of an engine in all threads."""
 
+    has_answered: bool
+    """Whether a server has ever answered."""
+
     @property
     def retry_seconds(self) -> float:
         """Seconds that a call waits for a transient failure to pass; a read is sent a few times in any case."""
@@ -73,6 +76,9 @@ class OneServer:
 
     retry_seconds = 0.0
     only = ONLY_SERVER
+
+    def __init__(self) -> None:
+        self.has_answered = False
 
     def address(self, shard: int) -> Address | None:
         """Return the address that stands for it."""
@@ -160,14 +166,14 @@ def deliver(
             failure: Exception = error
         is_transient = topology.note(failure, call.shard, address)
         if call.is_write and is_lost(failure):
-            raise Interrupted(str(translate(failure, where)))
+            raise Interrupted(str(translate(failure, where, has_answered=topology.has_answered)))
         deadline = deadline or time.monotonic() + topology.retry_seconds
         if not is_transient:
-            raise translate(failure, where)
+            raise translate(failure, where, has_answered=topology.has_answered)
         if attempt >= READ_TRIES - 1 and time.monotonic() > deadline:
             if isinstance(failure, redis_errors.AskError):
                 failure = redis_errors.TryAgainError(f"slot {failure.slot_id} is being moved")
-            raise translate(failure, where)
+            raise translate(failure, where, has_answered=topology.has_answered)
         ask_address = None
         if isinstance(failure, redis_errors.MovedError) and attempt == 0:
             continue

@@ -28,6 +28,7 @@ from scratchbus.errors import (
 from tests.faults.checker import check
 from tests.faults.fake_server import bulk, fake_server
 from tests.faults.operations import OPERATIONS, SUBJECT, prepare
+from tests.faults.proxy import Proxy
 from tests.faults.servers import DURABLE, Server, embedded_binary
 from tests.inspection import log_length, project
 from tests.waiting import eventually
@@ -50,6 +51,17 @@ def assert_refused_everywhere(bus: Bus, prepared: dict[str, list[Any]], error: t
         with pytest.raises(error):
             operation.act(bus.page(), *prepared[name], event_id=None)
     assert log_length(bus) == before
+
+
+def test_only_an_engine_that_never_answered_is_said_to_require_tls(shared_server: Server, bus_name: str) -> None:
+    with Proxy(shared_server) as proxy, Bus.connect(proxy.url, bus=bus_name) as bus:
+        proxy.fail_from("request", 1)
+        with pytest.raises(EngineUnreachable) as refused:
+            bus.position()
+        assert "closed by server" in str(refused.value)
+        assert "TLS" not in str(refused.value)
+        with pytest.raises(EngineUnreachable, match="it may require TLS: rediss://"):
+            Bus.connect(proxy.url, bus=bus_name)
 
 
 # -- read-only, full, loading --------------------------------------------------------------------------------------
