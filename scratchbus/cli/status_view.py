@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -41,11 +42,13 @@ def connection_hint(status: scratchbus.Status) -> Iterator[tuple[str, Cell]]:
     yield "url", Cell(status.url, "bold")
     if engine["socket"]:
         yield "socket", Cell(f"{engine['socket']} (process {engine['engine_pid']})", "dim")
-    bus = "" if status.bus == default_bus() else f", bus={status.bus!r}"
-    is_default = status.directory == str(scratchbus.embedded_directory())
-    address = "" if is_default and not bus else repr(None if is_default else status.url)
-    yield "connect", Cell(f"Bus.connect({address}{bus})", "cyan")
-    yield "", Cell("scratchbus active" if is_default else f"scratchbus --url {status.url} active", "cyan")
+    url = None if status.directory == str(scratchbus.embedded_directory()) else status.url
+    bus = None if status.bus == default_bus() else status.bus
+    arguments = [*([] if url is None else [repr(url)]), *([] if bus is None else [f"bus={bus!r}"])]
+    yield "connect", Cell(f"Bus.connect({', '.join(arguments)})", "cyan")
+    options = {"--url": url, "--bus": bus}
+    given = [f"{name} {shlex.quote(value)}" for name, value in options.items() if value is not None]
+    yield "", Cell(" ".join(["scratchbus", *given, "active"]), "cyan")
 
 
 def default_bus() -> str:

@@ -456,6 +456,20 @@ def test_status_shows_where_the_engine_is(cli: Cli, home: Path):
     assert cli.page in [each["page"] for each in status["pages"]]
 
 
+def test_status_shows_how_to_connect_to_this_bus(cli: Cli, home: Path, monkeypatch: pytest.MonkeyPatch):
+    cli.add()
+    shown = cli("--bus", "other", "status").out
+    assert f"Bus.connect('embedded:{home}', bus='other')\n" in shown
+    assert f"scratchbus --url embedded:{home} --bus other active\n" in shown
+    monkeypatch.setenv("SCRATCHBUS_HOME", str(home))
+    assert (
+        "Bus.connect(bus='other')\n             scratchbus --bus other active\n" in cli("--bus", "other", "status").out
+    )
+    assert "Bus.connect()\n             scratchbus active\n" in cli("status").out
+    url = f"unix://{home}/engine.sock?db=0&socket_timeout=9"
+    assert f"scratchbus --url '{url}' active\n" in cli("--url", url, "status").out
+
+
 def test_stop_ends_the_engine_until_the_next_command(cli: Cli, tmp_path: Path):
     url = ("--url", f"embedded:{tmp_path / 'own'}")
     try:
