@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import scratchbus.readmodel.verify_script  # noqa: F401 - its script is among those that a writer loads for readers
 from scratchbus.domain.ownership import new_instance, owner_token
 from scratchbus.engine.steps import Step, ask
-from scratchbus.errors import ShardsMismatch
+from scratchbus.errors import EngineForbidden, ShardsMismatch
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import is_state_too_old
 from scratchbus.readmodel.page_query import Freshness
@@ -111,7 +111,13 @@ def greet(opened: Opened) -> Step[None]:
     meta = log.keys(0).meta
     row = yield from ask(0, "HGET", meta, "shards")
     if row is None:
-        yield from ask(0, "HSETNX", meta, "shards", log.shards)  # safe to repeat
+        try:
+            yield from ask(0, "HSETNX", meta, "shards", log.shards)  # safe to repeat
+        except EngineForbidden as error:
+            raise EngineForbidden(
+                f"there is no bus {log.bus!r} yet, and only a projector or admin may create one; connect once as one of"
+                f" them, or check the name of the bus ({error})"
+            ) from None
         row = yield from ask(0, "HGET", meta, "shards")
     if opened.core.settings.shards not in (None, int(row)):
         raise ShardsMismatch(log.bus, log.shards, int(row))
