@@ -161,7 +161,7 @@ def list_all(
         check_on_shard(core.log, after, page.page)
         below = after.seq
     elif after is not None:
-        id = check_id(after)
+        id = check_id(after, "after")
         below = yield from page.added_seq_of(id)
         if below is None:
             raise NotFound(f"after: there is no {id} on page {page.page!r}; pass the last item of the page before")

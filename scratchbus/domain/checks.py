@@ -247,7 +247,7 @@ def check_ids(ids: object, field: str, maximum: int) -> list[str]:
         raise InvalidField(field, f"{shown(ids)} is not a list of observation ids")
     if len(ids) > maximum:
         raise TooLarge(field, len(ids), maximum, "ids", "give fewer")
-    unique = dict.fromkeys(check_id(id) for id in ids)
+    unique = dict.fromkeys(check_id(id, field) for id in ids)
     return sorted(unique) if isinstance(ids, set | frozenset) else list(unique)
 
 

@@ -136,14 +136,14 @@ def is_type_name(name: object) -> bool:
     return isinstance(name, str) and _TYPE.fullmatch(name) is not None
 
 
-def check_id(id: object) -> str:
+def check_id(id: object, field: str = "id") -> str:
     """Return the observation id if it is a ULID. Raises InvalidId."""
     if isinstance(id, str):
         try:
             return str(ulid.ULID.from_str(id.upper()))
         except ValueError:
             pass
-    raise InvalidId(f"id: {shown(id)} is not an observation id; ids are ULIDs of 26 characters")
+    raise InvalidId(f"{field}: {shown(id)} is not an observation id; ids are ULIDs of 26 characters")
 
 
 def delay_ms(value: object, field: str) -> int:

@@ -144,7 +144,7 @@ class ViewReads:
         if isinstance(after, Position):
             check_on_shard(self._core.log, after, self.page)
             return after.seq
-        found = page.get(check_id(after))
+        found = page.get(check_id(after, "after"))
         if found is None:
             raise NotFound(f"after: there is no {after} on page {self.page!r}; pass the observation, not its id")
         return found.added_seq

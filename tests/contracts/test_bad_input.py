@@ -114,7 +114,7 @@ FIELDS: list[tuple[dict[str, Any], type[InvalidInput], str]] = [
     ({"fence": True}, InvalidField, "fence: True is not a whole number from 1"),
     ({"fence": 2**53}, InvalidField, "fence: 9007199254740992 is not a whole number"),
     ({"times": 1_000_000_001}, InvalidField, "times: 1000000001 is not a whole number"),
-    ({"evidence": ["nonsense"]}, InvalidId, "'nonsense' is not an observation id"),
+    ({"evidence": ["nonsense"]}, InvalidId, "^evidence: 'nonsense' is not an observation id"),
     ({"evidence": ["01ARZ3NDEKTSV4RRFFQ69G5FAV"] * 1001}, TooLarge, "evidence: 1001 ids is over the limit of 1000"),
     ({"status": "resolved"}, InvalidField, "status: 'resolved' cannot be the first status; start with: active"),
     ({"status": ""}, InvalidField, "status: '' cannot be the first status; start with: active"),

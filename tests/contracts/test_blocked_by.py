@@ -155,7 +155,7 @@ def test_bad_blockers_are_refused(bus, page, wall):
     for blocked_by, error, says in (
         (["01M7YS0X7YM47HSFZZZJC2DZ9D"], InvalidField, "is not on any page"),
         ([elsewhere.id], InvalidField, f"blocked_by: {elsewhere.id} is on page 'other'; pass ids of page 'main'"),
-        (["x"], InvalidId, "is not an observation id"),
+        (["x"], InvalidId, "^blocked_by: .x. is not an observation id"),
         (wall.id, InvalidField, "is not a list"),
         ([wall.id] * 101, TooLarge, "101"),
     ):

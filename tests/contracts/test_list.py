@@ -260,6 +260,8 @@ def test_after_accepts_an_observation_an_id_or_a_position(mixed):
         assert mixed.list(after=after) == whole[4:]
     with pytest.raises(NotFound, match="after"):
         mixed.list(after=NOBODY)
+    with pytest.raises(InvalidId, match=r"^after: 'nonsense' is not an observation id"):
+        mixed.list(after="nonsense")
 
 
 def test_additions_do_not_shift_list_pages(mixed):
