@@ -10,6 +10,7 @@ from urllib.parse import quote, unquote
 
 from pydantic_core import to_json
 
+from scratchbus import document_of
 from scratchbus.errors import EngineError, InvalidId, NotFound, ScratchbusError, shown
 from scratchbus.mcp.answers import page_of, whole
 from scratchbus.mcp.protocol import INTERNAL_ERROR, INVALID_PARAMS, Client, Params, ProtocolError, Result
@@ -148,7 +149,7 @@ class Resources:
 
     async def _notes(self, session: str) -> Answer:
         notes = (await self._workspace.bus.notes(session).list()).notes
-        return {"notes": [note.model_dump(mode="json") for note in notes]}
+        return {"notes": [document_of(note) for note in notes]}
 
     async def _notepad(self, session: str) -> str:
         return await self._workspace.bus.notepad(session).read()

@@ -92,6 +92,14 @@ async def test_without_observation_tools_observations_are_no_resources(connect: 
                 await clerk.client.read_resource(uri)
 
 
+async def test_notes_are_shown_without_internal_fields(connect: Connect):
+    async with connect(session="s1", tools=["notes"]) as agent:
+        added = await agent.do("add_note", content="the bank answers", tags=["bank"])
+        (note,) = (await read(agent, "notes://s1"))["notes"]
+    assert {name: note[name] for name in added["note"]} == added["note"]
+    assert not note.keys() & {"shard", "added_ms", "added_seq", "ms", "seq"}
+
+
 async def test_a_listening_client_is_notified_of_changes_elsewhere(embedded_url: str, page_name: str):
     """With protocol versions from 2026-07-28 on."""
     options = ("--page", page_name)
