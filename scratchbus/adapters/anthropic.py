@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from anthropic.tools import BetaAbstractMemoryTool, BetaAsyncAbstractMemoryTool, ToolError
-from anthropic.types.beta import BetaCacheControlEphemeralParam
+try:
+    from anthropic.tools import BetaAbstractMemoryTool, BetaAsyncAbstractMemoryTool, ToolError
+    from anthropic.types.beta import BetaCacheControlEphemeralParam
+except ImportError as problem:
+    raise ImportError(f"ScratchbusMemoryTool needs: pip install 'scratchbus[anthropic]' ({problem})") from None
 
 import scratchbus
 from scratchbus.adapters.memory_answers import Answer

@@ -10,21 +10,24 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from langgraph.store.base import (
-    BaseStore,
-    GetOp,
-    Item,
-    ListNamespacesOp,
-    Op,
-    PutOp,
-    Result,
-    SearchItem,
-    SearchOp,
-    TTLConfig,
-    get_text_at_path,
-    tokenize_path,
-    validate_op_namespace,
-)
+try:
+    from langgraph.store.base import (
+        BaseStore,
+        GetOp,
+        Item,
+        ListNamespacesOp,
+        Op,
+        PutOp,
+        Result,
+        SearchItem,
+        SearchOp,
+        TTLConfig,
+        get_text_at_path,
+        tokenize_path,
+        validate_op_namespace,
+    )
+except ImportError as problem:
+    raise ImportError(f"ScratchbusStore needs: pip install 'scratchbus[langgraph]' ({problem})") from None
 
 from scratchbus import AsyncBus, Bus, FoundItem, ItemChange, NamespaceMatch, StoreItem, StoreItems
 from scratchbus.errors import InvalidField, shown
