@@ -48,6 +48,16 @@ def _is_unchanged(former: Path, data: bytes | None) -> bool:
     return not former.exists() or former.read_bytes() == data
 
 
+def _create(path: Path, temporary: Path) -> None:
+    """Give a new file its name. Raises FileChanged if another file has it."""
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        raise FileChanged(f"{path} was changed meanwhile; try again") from None
+    except OSError:  # not every file system has hard links
+        temporary.replace(path)
+
+
 class FileChanged(Conflict):
     """Someone else changed a file between its reading and its writing."""
 
@@ -110,7 +120,10 @@ class SharedFile:
                     os.link(self.path, former, follow_symlinks=False)
             if self._bytes()[0] != seen.data or not _is_unchanged(former, seen.data):
                 raise FileChanged(f"{self.path} was changed meanwhile; try again")
-            temporary.replace(self.path)
+            if seen.data is None:
+                _create(self.path, temporary)
+            else:
+                temporary.replace(self.path)
             if not _is_unchanged(former, seen.data):
                 former.replace(self.path)
                 raise FileChanged(f"{self.path} was changed meanwhile; try again")
@@ -121,9 +134,11 @@ class SharedFile:
 
     def _delete_leftovers(self) -> None:
         """Delete the temporary files of writers that were killed."""
-        for each in self.path.parent.glob(f".{escape(self.path.name)}.{'[0-9a-f]' * 12}.part"):
+        for each in self.path.parent.glob(f".{escape(self.path.name)}.{'[0-9a-f]' * 12}.*"):
             with suppress(OSError):
-                if time.time() - each.stat().st_mtime > _MAX_AGE:
+                status = each.stat()
+                named = {".part": status.st_mtime, ".old": status.st_ctime}.get(each.suffix)  # a link keeps its mtime
+                if named is not None and time.time() - named > _MAX_AGE:
                     each.unlink()
 
     def _bytes(self) -> tuple[bytes | None, int]:

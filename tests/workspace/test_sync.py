@@ -321,6 +321,38 @@ def test_files_that_a_killed_writer_left_are_deleted(bus: Bus, project: Path, sy
     assert list(state.parent.glob("*.part")) == []
 
 
+def test_the_second_name_that_a_killed_writer_left_is_deleted(
+    bus: Bus, project: Path, sync: WorkspaceSync, monkeypatch: pytest.MonkeyPatch
+):
+    sync.run()
+    former = project / f".TODO.md.{'0' * 12}.old"
+    os.link(project / "TODO.md", former)
+    os.utime(former, (0, 0))  # the link is new, whatever the age of its content
+    bus.todo("s1").write([{"id": "a", "content": "one"}])
+    sync.run()
+    assert former.exists()
+    monkeypatch.setattr(shared_file, "_MAX_AGE", -1)
+    bus.todo("s1").write([{"id": "a", "content": "two"}])
+    sync.run()
+    assert {path.name for path in project.iterdir()} == {"TODO.md", "NOTES.md"}
+
+
+def test_a_file_created_during_a_write_is_kept(project: Path, monkeypatch: pytest.MonkeyPatch):
+    file, read = SharedFile(project, "TODO.md"), SharedFile._bytes
+    seen = file.read()
+
+    def read_and_create(self: SharedFile) -> tuple[bytes | None, int]:
+        found = read(self)
+        file.path.write_text("someone else\n")
+        return found
+
+    monkeypatch.setattr(SharedFile, "_bytes", read_and_create)
+    with pytest.raises(FileChanged, match="was changed meanwhile"):
+        file.replace("mine\n", seen)
+    assert file.path.read_text() == "someone else\n"
+    assert [path.name for path in project.iterdir()] == ["TODO.md"]
+
+
 def test_a_write_during_a_replacement_is_restored(project: Path, monkeypatch: pytest.MonkeyPatch):
     file, replace = SharedFile(project, "TODO.md"), Path.replace
     file.path.write_text("one\n")
