@@ -222,6 +222,37 @@ def test_an_edit_during_the_file_replacement_is_kept(preferences, file, monkeypa
     assert [path.name for path in file.parent.iterdir()] == ["AGENTS.md"]
 
 
+def test_a_file_created_during_a_sync_is_kept(preferences, file, monkeypatch):
+    preferences.remember("quotes", "double")
+    read, texts_of_others = preference_sync._read, ["", "# Rules\n"]
+
+    def read_and_create(path: Path):
+        found = read(path)
+        if texts_of_others and (text := texts_of_others.pop(0)):  # after the check before the write
+            file.write_text(text)
+        return found
+
+    monkeypatch.setattr(preference_sync, "_read", read_and_create)
+    assert preferences.sync(file).is_written
+    assert file.read_text().startswith("# Rules\n")
+    assert "- **quotes**: double\n" in file.read_text()
+
+
+def test_files_that_a_killed_sync_left_are_deleted(preferences, file, monkeypatch):
+    preferences.remember("quotes", "double")
+    part, former, other = (
+        file.with_name(f".AGENTS.md.{name}") for name in (f"{'0' * 12}.part", f"{'0' * 12}.old", "20260101")
+    )
+    for each in (part, former, other):
+        each.write_text("x")
+    assert preferences.sync(file).is_written
+    assert {path.name for path in file.parent.iterdir()} == {file.name, part.name, former.name, other.name}
+    monkeypatch.setattr(preference_sync, "_MAX_AGE", -1)
+    preferences.edit("quotes", "single")
+    assert preferences.sync(file).is_written
+    assert {path.name for path in file.parent.iterdir()} == {file.name, other.name}
+
+
 def test_a_concurrent_edit_on_the_bus_stays_in_the_history(preferences, file, connect, monkeypatch):
     preferences.remember("quotes", "double")
     preferences.sync(file)
