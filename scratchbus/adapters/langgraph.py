@@ -52,8 +52,10 @@ class ScratchbusStore(BaseStore):
     supports_ttl = True
 
     def __init__(self, bus: Bus | AsyncBus, *, name: str = "default", ttl: TTLConfig | None = None) -> None:
-        """Take an open bus; it stays open. Raises InvalidName."""
+        """Take an open bus; it stays open. Raises InvalidField for anything else, and InvalidName."""
         super().__init__()
+        if not isinstance(bus, Bus | AsyncBus):
+            raise InvalidField("bus", f"{shown(bus)} is neither a Bus nor an AsyncBus; pass one of them")
         self.ttl_config = ttl
         self._blocking = bus.items(name) if isinstance(bus, Bus) else None
         self._async = bus.items(name) if isinstance(bus, AsyncBus) else None

@@ -93,8 +93,10 @@ def check_namespace(namespace: object) -> Namespace:
 
 def check_name(field: str, name: object) -> str:
     """Return a key, or a label of a namespace. Raises InvalidField or TooLarge."""
-    if not isinstance(name, str) or not name:
+    if not isinstance(name, str):
         raise InvalidField(field, f"{shown(name)} is not a text")
+    if not name:
+        raise InvalidField(field, "is empty; give a text of at least one character")
     check_length(field, name, MAX_NAME)
     bytes_of(field, name)
     return name

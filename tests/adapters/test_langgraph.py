@@ -338,6 +338,18 @@ def test_a_store_name_must_be_valid(bus: Bus):
         bus.items().write([ItemChange((), "k", {})])
 
 
+def test_a_store_needs_a_bus(bus: Bus):
+    for other in (bus.page(), "memory://", None):
+        with pytest.raises(InvalidField, match=r"^bus: .* is neither a Bus nor an AsyncBus"):
+            ScratchbusStore(cast(Bus, other))
+
+
+def test_an_empty_key_is_refused_as_empty(store: ScratchbusStore):
+    for use in (lambda: store.put(("users",), "", {}), lambda: store.get(("users",), "")):
+        with pytest.raises(InvalidField, match=r"^key: is empty"):
+            use()
+
+
 def test_more_items_than_fit_a_batch_are_put_in_order(store: ScratchbusStore):
     long = "x" * 60_000
     store.batch([PutOp(("s",), f"k{n}", {"n": n, **({"text": long} if n < 130 else {})}) for n in range(1_100)])
