@@ -164,3 +164,18 @@ def test_a_large_page_is_shown_in_parts(console: Console, served: Served) -> Non
         window.get_by_role("button", name="Show more").click()
         expect(rows).to_have_count(shown)
     expect(window.get_by_role("button", name="Show more")).to_have_count(0)
+
+
+@pytest.mark.browser
+def test_events_of_a_silenced_source_do_not_appear_in_now(open_console: Opened, served: Served) -> None:
+    """The page is shown without what the source adds while it is open."""
+    console = open_console(
+        served, sees_failures=True
+    )  # it asks for an observation that is not there without the source
+    with Bus.connect(served.url, source="loud") as loud, Bus.connect(served.url, source="desk") as desk:
+        desk.page("what-if:live").add("observation", "first of the desk")
+        console.open("#/now?page=what-if:live&without=loud")
+        console.expect_rows("first of the desk")
+        loud.page("what-if:live").add("observation", "of the silenced source")
+        desk.page("what-if:live").add("observation", "second of the desk")
+        console.expect_rows("second of the desk", "first of the desk")

@@ -1,6 +1,6 @@
 // The observations of a page, kept up to date by events, and the changes since the user last looked.
 import { signal, useEffect, useMemo, useRef, useSignal } from "../../lib/base.js";
-import { get, pagePath, Problem } from "../../lib/api.js";
+import { pagePath, Problem, read, without } from "../../lib/api.js";
 import { onEvents } from "../../lib/live.js";
 import { useLoad } from "../../lib/load.js";
 import { allStatuses, byPriority, listPage, statusesOf, whole } from "../../lib/observation.js";
@@ -67,13 +67,14 @@ function follow(page, statuses, kept, reload, arriving) {
 }
 
 async function refresh(page, id, statuses, kept) {
+  const silent = without.peek();
   let found = null;
   try {
-    found = whole(await get(pagePath(page, "observations", id)));
+    found = whole(await read(pagePath(page, "observations", id), {}, { at: "", silent }));
   } catch (error) {
     if (!(error instanceof Problem) || error.status !== 404) return; // the banner says what is wrong; all loads again after
   }
-  if (isPast.peek()) return;
+  if (isPast.peek() || silent !== without.peek()) return;
   const rows = new Map(kept.peek());
   const before = rows.get(id);
   if (found && before && before.version > found.version) return;
