@@ -634,3 +634,60 @@ def test_a_theme_applies_to_all_tabs(console: Console) -> None:
     other.get_by_role("button", name="Colours").click()
     other.get_by_role("menuitemradio", name="Dark").click()
     expect(window.locator("html")).to_have_attribute("data-theme", "dark")
+
+
+def change_scopes(tokens: Path, before: str, after: str) -> None:
+    """Change the scopes of the one token of a file, like an editor."""
+    changed = tokens.read_text().replace(before, after)
+    assert changed != tokens.read_text()
+    (tokens.parent / "changed").write_text(changed)
+    (tokens.parent / "changed").chmod(0o600)
+    (tokens.parent / "changed").replace(tokens)
+
+
+@pytest.mark.browser
+def test_lost_scopes_take_their_actions_and_rows_along(
+    open_console: Opened, served: Served, bus: Bus, tmp_path: Path
+) -> None:
+    """A console that is open notices when the scopes of its token change."""
+    bus.page("shell:lost").add("observation", "for readers")
+    path = tmp_path / "tokens.yaml"
+    secret = McpTokens(path).add("ann", McpIdentity.of("ann"), scopes=["read", "publish"])
+    with serve(served.url, tokens=path) as strict:
+        console = open_console(strict, sees_failures=True)
+        window = console.window
+        window.goto(f"{strict.origin}/#/now?page=shell:lost")
+        window.get_by_label("Token").fill(secret)
+        window.get_by_role("button", name="Sign in").click()
+        console.expect_rows("for readers")
+        expect(window.get_by_role("button", name="Add", exact=True)).to_be_visible()
+        change_scopes(path, "publish", "act")
+        expect(window.get_by_role("button", name="Add", exact=True)).to_have_count(0)
+        console.expect_rows("for readers")
+        expect(window.locator(".connection")).to_have_text("Live")
+        change_scopes(path, "- read\n", "- memory\n")
+        expect(window.locator(".connection")).to_have_text("Not live", timeout=20_000)
+        expect(window.get_by_text("for readers")).to_have_count(0)
+
+
+@pytest.mark.browser
+def test_a_granted_scope_is_noticed_when_the_window_is_shown(
+    open_console: Opened, served: Served, bus: Bus, tmp_path: Path
+) -> None:
+    """What could not be read appears, and follows the events."""
+    page = bus.page("shell:granted")
+    page.add("observation", "for readers")
+    path = tmp_path / "tokens.yaml"
+    secret = McpTokens(path).add("ann", McpIdentity.of("ann"), scopes=["memory"])
+    with serve(served.url, tokens=path) as strict:
+        console = open_console(strict, sees_failures=True)
+        window = console.window
+        window.goto(f"{strict.origin}/#/now?page=shell:granted")
+        window.get_by_label("Token").fill(secret)
+        window.get_by_role("button", name="Sign in").click()
+        expect(window.locator(".connection")).to_have_text("Not live")
+        change_scopes(path, "  - memory\n", "  - read\n  - memory\n")
+        window.evaluate("dispatchEvent(new Event('focus'))")
+        console.expect_rows("for readers")
+        page.add("observation", "added later")
+        console.expect_rows("added later", "for readers")

@@ -1,5 +1,5 @@
 // The HTTP API client: reads at the moment shown, writes that are safe to retry, problems as errors.
-import { connection, epoch, noteState, probe } from "./connection.js";
+import { checkCaller, connection, epoch, noteState, probe } from "./connection.js";
 import { moment, setClockBy } from "./time.js";
 import { param } from "./route.js";
 
@@ -97,6 +97,7 @@ async function problemOf(response, begun) {
     // an answer from something between here and the server; its status has to do
   }
   if (response.status === 401 && epoch.peek() === begun) noteState("signed-out", body.detail);
+  if (response.status === 403) checkCaller(); // its scopes may have changed
   if (response.status === 503) probe(); // it may be the engine, or only an archive or files
   return new Problem(response.status, body);
 }

@@ -11,6 +11,17 @@ export const epoch = signal(0);
 /** Say that everything shown has to be loaded again. */
 export const reloadAll = () => epoch.value++;
 
+/** Changes whenever the caller may be another one, or have other scopes. */
+export const callerChecks = signal(0);
+
+let checking = 0;
+
+/** Ask soon who speaks: the scopes of a token may have changed, or another tab may have signed in. */
+export function checkCaller() {
+  checking ||= setTimeout(() => ((checking = 0), callerChecks.value++), CHECK_AFTER);
+}
+
+const CHECK_AFTER = 200; // milliseconds, in which several reasons become one
 const PATIENT = 5000;
 const EAGER = 700;
 let timer = 0;
@@ -53,9 +64,10 @@ async function detailOf(answer) {
   }
 }
 
-/** While signed out, ask who speaks when the window is shown: someone may have signed in from another tab. */
+/** Ask who speaks when the window is shown: someone may have signed in from another tab. */
 async function askAgain() {
-  if (document.hidden || connection.peek().state !== "signed-out") return;
+  if (document.hidden) return;
+  if (connection.peek().state !== "signed-out") return void checkCaller();
   const answer = await fetch("/api/v1/me", { cache: "no-store" }).catch(() => null);
   if (answer?.ok && connection.peek().state === "signed-out") noteState("live");
 }

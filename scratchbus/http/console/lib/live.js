@@ -1,7 +1,7 @@
 // One event stream for the whole console. It resumes after the last event, so each event arrives exactly once.
 import { signal, effect } from "./base.js";
 import { address, get } from "./api.js";
-import { connection, probe, reloadAll } from "./connection.js";
+import { checkCaller, connection, probe, reloadAll } from "./connection.js";
 import { EVENT_KINDS } from "./kinds.js";
 
 const HIDDEN_FOR = 60_000; // then the stream ends, so that forgotten tabs leave connections to others
@@ -90,6 +90,7 @@ async function again() {
   close();
   await probe();
   await endOfLog().catch(() => {}); // a stream does not say that one may no longer listen; this does
+  checkCaller(); // it also ends when the scopes of the token change
   if (!isDenied.peek()) openLater();
 }
 
@@ -111,6 +112,12 @@ function restart() {
   last = null;
   close();
   reloadAll();
+  open();
+}
+
+/** Listen again, as who the caller is now. */
+export function reopen() {
+  close();
   open();
 }
 

@@ -9,7 +9,7 @@ const SETTLE = 120; // milliseconds in which several reasons to load again becom
 
 /**
  * Load with `load(signal)` whenever one of `inputs` changes; return {data, error, loading, reload}. The last data stays
- * while the next is on its way, but not when the answer is 404. `on(event)` says whether an event, when live, is a reason
+ * while the next is on its way, but not when the answer is 403 or 404. `on(event)` says whether an event, when live, is a reason
  * to load again. `reload` lets a load on its way finish, and then loads once more.
  */
 export function useLoad(load, inputs, { on } = {}) {
@@ -24,7 +24,7 @@ export function useLoad(load, inputs, { on } = {}) {
       const data = await latest.current(controller.signal);
       if (!controller.signal.aborted) setState({ data, error: null, loading: false });
     } catch (error) {
-      const keep = ({ data }) => (error instanceof Problem && error.status === 404 ? null : data);
+      const keep = ({ data }) => (error instanceof Problem && [403, 404].includes(error.status) ? null : data);
       if (!controller.signal.aborted) setState((before) => ({ data: keep(before), error, loading: false }));
     }
     if (running.current?.controller === controller) running.current = null;

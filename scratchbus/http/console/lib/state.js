@@ -1,8 +1,8 @@
 // What the whole console knows: the page, who speaks and what they may do, and how it looks.
 import { signal, computed, effect } from "./base.js";
 import { get } from "./api.js";
-import { epoch } from "./connection.js";
-import { onEvents } from "./live.js";
+import { callerChecks, epoch, reloadAll } from "./connection.js";
+import { onEvents, reopen } from "./live.js";
 import { param } from "./route.js";
 
 /** The page shown. */
@@ -26,9 +26,25 @@ export const arePagesLoaded = signal(false);
 /** The observation types, {name: {priority, description, …}}. */
 export const types = signal({});
 
+const asked = new Map(); // {last, kept} by resource: an answer that comes after that of a later request is dropped
+
 effect(() => {
   epoch.value;
-  ask("/me", (answer) => (caller.value = answer));
+  callerChecks.value;
+  ask("/me", knowCaller);
+});
+
+/** Take who speaks; what is shown was for another one, or other scopes, if they differ from before. */
+function knowCaller(answer) {
+  const before = caller.peek();
+  caller.value = answer;
+  if (before === null || JSON.stringify(before) === JSON.stringify(answer)) return;
+  reopen();
+  reloadAll();
+}
+
+effect(() => {
+  epoch.value;
   loadTypes();
   loadPages();
 });
@@ -49,8 +65,12 @@ export function loadPages() {
 }
 
 async function ask(resource, keep) {
+  const state = asked.get(resource) ?? { last: 0, kept: 0 };
+  asked.set(resource, state);
+  const mine = ++state.last;
   try {
-    keep(await get(resource));
+    const answer = await get(resource);
+    if (mine > state.kept) (state.kept = mine), keep(answer);
   } catch {
     // the banner says that the server is away; all of this is loaded again when it is back
   }

@@ -29,7 +29,10 @@ export function usePage(page, names) {
     return follower.current.stop;
   }, [page, key]);
   useEffect(() => {
-    if (!data) return;
+    if (!data) {
+      if (error) kept.value = new Map(); // such as after the token lost the scope
+      return;
+    }
     kept.value = data.rows;
     if (arriving.current === data.changed) arriving.current = null;
     follower.current.ask(data.changed); // these rows may be older than what the events said
