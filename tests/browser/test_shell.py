@@ -691,3 +691,32 @@ def test_a_granted_scope_is_noticed_when_the_window_is_shown(
         console.expect_rows("for readers")
         page.add("observation", "added later")
         console.expect_rows("added later", "for readers")
+
+
+@pytest.mark.browser
+def test_quick_changes_of_the_address_are_written_together(console: Console) -> None:
+    """Browsers ignore or refuse replacements in the history that come too fast, as while typing or dragging."""
+    console.window.add_init_script(
+        """window.replaced = 0;
+        const replace = history.replaceState;
+        history.replaceState = function (...given) {
+            window.replaced++;
+            return replace.apply(this, given);
+        };"""
+    )
+    window = console.open("#/now?page=shell:quick")
+    field = window.get_by_role("combobox", name="Filter")
+    field.evaluate(
+        """field => {
+            for (let count = 0; count < 150; count++) {
+                field.value += "x";
+                field.dispatchEvent(new Event("input", {bubbles: true}));
+            }
+        }"""
+    )
+    window.get_by_role("link", name="Log").click()
+    expect(window).to_have_url(re.compile("#/log"))
+    window.go_back()
+    expect(field).to_have_value("x" * 150)
+    expect(window).to_have_url(re.compile("q=x{150}$"))
+    assert window.evaluate("window.replaced") < 10

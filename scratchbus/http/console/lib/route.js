@@ -5,8 +5,10 @@ import { signal, computed } from "./base.js";
 /** Parameters that stay when the view changes; every other one belongs to its view. */
 const KEPT = ["page", "at", "without", "selected", "span"];
 
-const read = () => {
-  const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
+const PAUSE = 350; // milliseconds between two replacements: browsers ignore or refuse more than 100 in half a minute
+
+const parse = (address) => {
+  const [path, query = ""] = address.replace(/^#\/?/, "").split("?");
   return { view: decoded(path) || "now", params: Object.fromEntries(new URLSearchParams(query)) };
 };
 
@@ -19,8 +21,31 @@ function decoded(text) {
 }
 
 /** The address as {view, params}. */
-export const route = signal(read());
-addEventListener("hashchange", () => (route.value = read()));
+export const route = signal(parse(location.hash));
+
+let shown = location.hash; // the address of `route`
+let written = shown; // the one that the browser has; that of `route` follows when several replace each other
+let replacedAt = -Infinity;
+let timer = 0;
+
+addEventListener("hashchange", () => show((written = location.hash)));
+addEventListener("click", settle, true); // such as on a link, or on what copies the address
+addEventListener("pagehide", settle);
+
+function show(address) {
+  shown = address;
+  route.value = parse(address);
+}
+
+/** Let the browser have the address that is shown, unless it has gone to another one meanwhile. */
+function settle() {
+  clearTimeout(timer);
+  timer = 0;
+  if (shown === written || location.hash !== written) return;
+  history.replaceState(null, "", shown);
+  written = location.hash;
+  replacedAt = performance.now();
+}
 
 /** Return the address of a view as a link. `changes` set parameters; null or "" removes one. */
 export function link(changes = {}, view = route.peek().view) {
@@ -37,9 +62,16 @@ export function link(changes = {}, view = route.peek().view) {
 /** Change parameters, and the view if one is given. With `replace`, the back button skips the change. */
 export function go(changes = {}, { view, replace = false } = {}) {
   const address = link(changes, view);
-  if (address === location.hash) return;
-  history[replace ? "replaceState" : "pushState"](null, "", address);
-  route.value = read();
+  if (address === shown) return;
+  if (!replace) {
+    settle();
+    history.pushState(null, "", address);
+    written = location.hash;
+  }
+  show(address);
+  const wait = replacedAt + PAUSE - performance.now();
+  if (wait > 0) timer ||= setTimeout(settle, wait);
+  else settle();
 }
 
 /** Return a signal of one parameter of the address; an empty one is as one that is missing. */
