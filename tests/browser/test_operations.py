@@ -143,3 +143,20 @@ def test_a_lease_is_measured_from_now_while_the_past_is_shown(console: Console, 
         window = console.open(f"#/operations?at={yesterday}")
         lease = window.get_by_role("region", name="Subscriptions").get_by_role("row", name=re.compile("leased"))
         expect(lease.locator("time").first).to_have_text(re.compile(r"^\d+s$"))
+
+
+@pytest.mark.browser
+def test_operations_are_not_loaded_again_for_each_moment(console: Console, bus: Bus) -> None:
+    """They are the same at every moment; the archive is checked whole each time it is asked for."""
+    for number in range(4):
+        bus.page("operations:steps").add("observation", f"event {number}")
+    window = console.open("#/operations")
+    expect(window.get_by_role("heading", name="Archive")).to_be_visible()
+    window.wait_for_selector(".slider")
+    asked: list[str] = []
+    window.on("request", lambda request: asked.append(request.url))
+    for _ in range(3):
+        window.keyboard.press("ArrowLeft")
+    expect(window.locator("main.past")).to_be_visible()
+    window.wait_for_timeout(300)
+    assert not [url for url in asked if url.endswith(("/archive", "/dead-letters", "/types"))]

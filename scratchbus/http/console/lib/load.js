@@ -9,10 +9,11 @@ const SETTLE = 120; // milliseconds in which several reasons to load again becom
 
 /**
  * Load with `load(signal)` whenever one of `inputs` changes; return {data, error, loading, reload}. The last data stays
- * while the next is on its way, but not when the answer is 403 or 404. `on(event)` says whether an event, when live, is a reason
- * to load again. `reload` lets a load on its way finish, and then loads once more.
+ * while the next is on its way, but not when the answer is 403 or 404. `on(event)` says whether an event, when live, is
+ * a reason to load again. `isTimeless` says that the data is the same at every moment shown, and with every source.
+ * `reload` lets a load on its way finish, and then loads once more.
  */
-export function useLoad(load, inputs, { on } = {}) {
+export function useLoad(load, inputs, { on, isTimeless = false } = {}) {
   const [state, setState] = useState({ data: null, error: null, loading: true });
   const latest = useRef(load);
   latest.current = load;
@@ -45,13 +46,13 @@ export function useLoad(load, inputs, { on } = {}) {
   useEffect(() => {
     start();
     return () => running.current?.controller.abort();
-  }, [...inputs, moment.value, without.value, epoch.value]);
+  }, [...inputs, ...(isTimeless ? [] : [moment.value, without.value]), epoch.value]);
 
   useEffect(() => {
     if (!on) return undefined;
     let timer = 0;
     const stop = onEvents((events) => {
-      if (timer || isPast.peek() || !events.some(on)) return;
+      if (timer || (isPast.peek() && !isTimeless) || !events.some(on)) return;
       timer = setTimeout(() => ((timer = 0), reload()), SETTLE);
     });
     return () => (clearTimeout(timer), stop());

@@ -16,7 +16,7 @@ export default function Operations() {
   const { data, error, reload } = useLoad(async (signal) => {
     const [status, subscriptions] = await Promise.all([get("/status", {}, { signal }), get("/subscriptions", {}, { signal })]);
     return { status, subscriptions: subscriptions.items };
-  }, []);
+  }, [], { isTimeless: true });
   useEffect(() => {
     const timer = setInterval(() => document.hidden || reload(), EVERY);
     return () => clearInterval(timer);

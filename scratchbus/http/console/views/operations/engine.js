@@ -38,7 +38,7 @@ export function Shards({ shards }) {
 const marked = (value) => (value ? html`<strong class="wrong">${number(value)}</strong>` : "0");
 
 export function Archive() {
-  const { data, error, reload } = useLoad((signal) => get("/archive", {}, { signal }), []);
+  const { data, error, reload } = useLoad((signal) => get("/archive", {}, { signal }), [], { isTimeless: true });
   if (error) return html`<${Panel} id="archive" title="Archive"><${ProblemNote} error=${error} retry=${reload} /><//>`;
   if (!data) return null;
   if (!data.where) return html`<${Panel} id="archive" title="Archive" wide><p class="hint">None. With <code>SCRATCHBUS_ARCHIVE_URL=file:///…</code>, <code>scratchbus log-archive run</code> moves old events into segments that vouch for each other.</p><//>`;

@@ -37,7 +37,7 @@ const remove = (it, reload) => openForm({ title: `Delete ${visible(it.name)}?`, 
   send: () => ["DELETE", path("subscriptions", it.name)] });
 
 export function DeadLetters({ reload: reloadStatus }) {
-  const { data, error, reload } = useLoad((signal) => get("/dead-letters", {}, { signal }), []);
+  const { data, error, reload } = useLoad((signal) => get("/dead-letters", {}, { signal }), [], { isTimeless: true });
   const [busy, setBusy] = useState(false);
   if (error) return html`<${Panel} id="dead" title="Dead letters" wide><${ProblemNote} error=${error} retry=${reload} /><//>`;
   if (!data) return null;

@@ -14,7 +14,7 @@ const YAML = { type: "application/yaml" };
 const WAIT = 350; // milliseconds after the last letter
 
 export function Types() {
-  const { data, error, reload } = useLoad((signal) => get("/types", {}, { signal }), [], { on: (event) => event.kind === "types_changed" });
+  const { data, error, reload } = useLoad((signal) => get("/types", {}, { signal }), [], { on: (event) => event.kind === "types_changed", isTimeless: true });
   const [isOpen, setOpen] = useState(false);
   if (error && !data) return html`<${Panel} id="types" title="Types" wide><${ProblemNote} error=${error} retry=${reload} /><//>`;
   if (!data) return null;
