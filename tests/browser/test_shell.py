@@ -720,3 +720,18 @@ def test_quick_changes_of_the_address_are_written_together(console: Console) -> 
     expect(field).to_have_value("x" * 150)
     expect(window).to_have_url(re.compile("q=x{150}$"))
     assert window.evaluate("window.replaced") < 10
+
+
+@pytest.mark.browser
+def test_a_dialog_closes_when_another_page_is_shown(console: Console, bus: Bus) -> None:
+    """After the back button, its form would write on a page that the user did not open it for."""
+    bus.page("shell:back-1").add("observation", "on the first")
+    bus.page("shell:back-2").add("observation", "on the second")
+    window = console.open("#/now?page=shell:back-1")
+    window.goto(f"{console.served.origin}/#/now?page=shell:back-2")
+    console.expect_rows("on the second")
+    window.keyboard.press("a")
+    expect(window.get_by_role("dialog")).to_be_visible()
+    window.go_back()
+    console.expect_rows("on the first")
+    expect(window.get_by_role("dialog")).to_have_count(0)

@@ -9,7 +9,7 @@ import { caller, page, pages, theme } from "./lib/state.js";
 import { visible } from "./lib/text.js";
 import { Age } from "./ui/times.js";
 import { isPast } from "./lib/time.js";
-import { Dialogs, openDialog } from "./ui/dialog.js";
+import { closeDialog, Dialogs, openDialog } from "./ui/dialog.js";
 import { KeyHelp } from "./ui/keyhelp.js";
 import { choosePage } from "./ui/pagepicker.js";
 import { Menu } from "./ui/menu.js";
@@ -29,6 +29,8 @@ function Shell() {
     document.querySelector("nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
     document.title = `${view.title} · ${visible(page.value)} · scratchbus`;
   }, [view, page.value]);
+  const { session, agent, scope } = route.value.params;
+  useEffect(() => closeDialog, [view, page.value, session, agent, scope, isPast.value]); // such as by the back button
   useKeys([
     ...VIEWS.map(({ key, name, title }) => ({ keys: key, group: "Views", label: title, run: () => go({}, { view: name }) })),
     { keys: "?", group: "Everywhere", label: "List the shortcuts", run: () => openDialog((close) => html`<${KeyHelp} onClose=${close} />`) },
