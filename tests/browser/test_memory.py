@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from scratchbus import Bus
 from tests.browser.conftest import Console, Opened
@@ -218,3 +218,32 @@ def test_of_many_sessions_the_newest_and_the_chosen_are_listed(own_server: Serve
     tree.get_by_role("searchbox").fill("case-01")
     expect(tree.locator(".tree-link")).to_have_count(10)
     expect(tree.get_by_role("button", name="Show more")).to_have_count(0)
+
+
+@pytest.mark.browser
+def test_a_form_sent_again_after_lost_answers_writes_once(console: Console, bus: Bus) -> None:
+    """The server may have written before the connection broke."""
+    bus.notes("memory-lost").add("there already")
+    console.sees_failures = True
+    window = console.open("#/memory?session=memory-lost")
+    keys: list[str] = []
+
+    def lose_four_answers(route: Route) -> None:
+        keys.append(route.request.headers["idempotency-key"])
+        if len(keys) > 4:
+            route.continue_()
+            return
+        if len(keys) == 1:
+            route.fetch()
+        route.abort()
+
+    window.route("**/sessions/memory-lost/notes", lose_four_answers)
+    window.get_by_role("button", name="Add a note").click()
+    window.get_by_label("Content").fill("written once")
+    window.get_by_role("button", name="Add", exact=True).click()
+    expect(window.get_by_role("dialog").get_by_role("alert")).to_contain_text("did not answer", timeout=20_000)
+    window.get_by_role("button", name="Add", exact=True).click()
+    expect(window.get_by_role("dialog")).to_be_hidden()
+    assert len(keys) == 5
+    assert len(set(keys)) == 1
+    assert [each.content for each in bus.notes("memory-lost").list().notes] == ["written once", "there already"]

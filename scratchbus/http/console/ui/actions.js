@@ -1,11 +1,11 @@
 // The actions on an observation: one table, shown as buttons, menu items and shortcuts to those who may use them.
-import { html, useEffect, useRef, useState } from "../lib/base.js";
-import { get, newKey, pagePath, Problem, write } from "../lib/api.js";
+import { html, useEffect, useState } from "../lib/base.js";
+import { get, pagePath, Problem, write } from "../lib/api.js";
 import { changedFields, mayBecome, whole } from "../lib/observation.js";
 import { caller, may, page, types } from "../lib/state.js";
 import { count, Text, visible } from "../lib/text.js";
 import { isPast } from "../lib/time.js";
-import { Dialog, Field, openDialog } from "./dialog.js";
+import { Dialog, Field, openDialog, useKeyOf } from "./dialog.js";
 import { ObservationBadge, Status } from "./observation.js";
 import { messageOf } from "./problem.js";
 import { Moment } from "./times.js";
@@ -100,16 +100,6 @@ function ActionForm({ action, observation: first, onClose }) {
     ${action.fields.map((name) => html`<${FIELDS[name]} key=${name} values=${values} set=${set} />`)}
     ${state.error && html`<${Refused} error=${state.error} moved=${state.moved} before=${observation} fits=${stillFits} label=${action.label} />`}
   <//>`;
-}
-
-/** Return a key that stays the same while the same is sent, so that sending again never does it twice. */
-function useKeyOf(sent) {
-  const kept = useRef({ text: null, key: null });
-  return () => {
-    const text = JSON.stringify(sent);
-    if (kept.current.text !== text) kept.current = { text, key: newKey() };
-    return kept.current.key;
-  };
 }
 
 /** Return what the observation is now, when that is why a write was refused. */

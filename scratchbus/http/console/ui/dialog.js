@@ -1,6 +1,7 @@
 // Dialogs, one at a time. The browser traps the focus inside; afterwards, what had it before has it again,
 // or the row that has taken its place.
 import { cloneElement, html, signal, useEffect, useId, useRef } from "../lib/base.js";
+import { newKey } from "../lib/api.js";
 
 const shown = signal(null);
 
@@ -47,4 +48,14 @@ export function Field({ label, hint, error, children }) {
   const described = { id, "aria-describedby": hint || error ? `${id}-hint` : undefined, "aria-invalid": error ? "true" : undefined };
   return html`<div class="field"><label for=${id}>${label}</label>${cloneElement(child, described)}
     ${(error || hint) && html`<p id=${`${id}-hint`} class=${error ? "field-error" : "hint"}>${error || hint}</p>`}</div>`;
+}
+
+/** Return a function whose key stays the same while a form sends the same, so that sending again never does it twice. */
+export function useKeyOf(sent) {
+  const kept = useRef({ text: null, key: null });
+  return () => {
+    const text = JSON.stringify(sent);
+    if (kept.current.text !== text) kept.current = { text, key: newKey() };
+    return kept.current.key;
+  };
 }

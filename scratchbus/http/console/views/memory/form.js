@@ -2,7 +2,7 @@
 import { html, useState } from "../../lib/base.js";
 import { Problem, write } from "../../lib/api.js";
 import { Text } from "../../lib/text.js";
-import { Dialog, openDialog } from "../../ui/dialog.js";
+import { Dialog, openDialog, useKeyOf } from "../../ui/dialog.js";
 import { TextDiff } from "../../ui/diff.js";
 import { messageOf } from "../../ui/problem.js";
 import { toast } from "../../ui/toast.js";
@@ -19,12 +19,13 @@ function Form({ title, label, values: first = {}, fields, send, done, version: f
   const [values, setValues] = useState(first);
   const [version, setVersion] = useState(firstVersion);
   const [state, setState] = useState({ busy: false, error: null });
+  const key = useKeyOf({ values, version });
   const set = (name) => (event) => setValues({ ...values, [name]: event.target.value });
   const submit = async () => {
     setState({ busy: true, error: null });
     try {
       const [method, path, body, options] = send(values, version);
-      const answer = await write(method, path, body, options);
+      const answer = await write(method, path, body, { key: key(), ...options });
       onClose();
       toast(done);
       onDone?.(answer);
