@@ -221,6 +221,24 @@ def test_of_many_sessions_the_newest_and_the_chosen_are_listed(own_server: Serve
 
 
 @pytest.mark.browser
+def test_a_search_field_follows_links_and_the_address(console: Console, bus: Bus) -> None:
+    """A link that removes the search empties its field, and one with a search fills it."""
+    bus.notes("memory-find").add("The bank answers on Mondays only")
+    bus.notes("memory-find").add("The user is in Lagos")
+    window = console.open("#/memory?session=memory-find")
+    field = window.get_by_label("Search the notes")
+    field.press_sequentially("monday")
+    expect(window.locator(".note")).to_have_count(1)
+    expect(field).to_have_value("monday")
+    window.get_by_role("link", name="memory-find").click()
+    expect(window.locator(".note")).to_have_count(2)
+    expect(field).to_have_value("")
+    window.evaluate("location.hash = '#/memory?session=memory-find&find=lagos'")
+    expect(field).to_have_value("lagos")
+    expect(window.locator(".note")).to_have_count(1)
+
+
+@pytest.mark.browser
 def test_a_form_sent_again_after_lost_answers_writes_once(console: Console, bus: Bus) -> None:
     """The server may have written before the connection broke."""
     bus.notes("memory-lost").add("there already")

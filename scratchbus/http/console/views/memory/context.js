@@ -1,5 +1,5 @@
 // The context that an agent would get: its text by section, the budget of each, and the source of each line.
-import { html, useEffect, useState } from "../../lib/base.js";
+import { html } from "../../lib/base.js";
 import { write } from "../../lib/api.js";
 import { useLoad } from "../../lib/load.js";
 import { go, link, param } from "../../lib/route.js";
@@ -8,28 +8,26 @@ import { count, shortId, Text, visible } from "../../lib/text.js";
 import { isPast, positionOf } from "../../lib/time.js";
 import { Empty, ProblemNote } from "../../ui/problem.js";
 import { Moment } from "../../ui/times.js";
+import { useTyped } from "../../ui/typed.js";
 import { eventsOf, pageOf } from "./recall.js";
 
-const budget = param("budget", "4000");
+const BUDGET = "4000"; // tokens
+const budget = param("budget", BUDGET);
 const query = param("about");
 const WAIT = 250; // milliseconds after the last change
 const COLOURS = ["added", "memory", "claims", "changed", "removed", "types"];
 
 export function Context({ session, agent }) {
-  const [typed, setTyped] = useState({ budget: budget.value, about: query.value });
-  useEffect(() => {
-    const timer = setTimeout(() => go({ budget: typed.budget === "4000" ? null : typed.budget, about: typed.about }, { replace: true }), WAIT);
-    return () => clearTimeout(timer);
-  }, [typed.budget, typed.about]);
-  const tokens = Math.max(1, Math.min(200_000, Number(budget.value) || 4000));
+  const [typedBudget, setBudget] = useTyped("budget", budget, WAIT, BUDGET);
+  const [typedAbout, setAbout] = useTyped("about", query, WAIT);
+  const tokens = Math.max(1, Math.min(200_000, Number(budget.value) || Number(BUDGET)));
   const asked = { ...(session ? { session } : {}), ...(agent ? { agent } : {}), page: page.value, budget: tokens, ...(query.value ? { query: query.value } : {}) };
   const mine = [page.value, session && pageOf(session)];
   const made = useLoad((signal) => (isPast.peek() ? null : write("POST", "/context/assemble", asked, { signal })), [session, agent, page.value, budget.value, query.value], { on: (event) => mine.includes(event.page) && event.kind !== "context_rendered" });
   const shown = useLoad((signal) => earlier(session, agent, signal), [session, agent, page.value], { on: (event) => event.kind === "context_rendered" });
-  const set = (name) => (event) => setTyped({ ...typed, [name]: event.target.value });
   return html`<div class="memory-part context">
-    <div class="context-form"><label>Budget, in tokens <input type="number" min="1" max="200000" step="100" value=${typed.budget} onInput=${set("budget")} /></label>
-      <label class="context-about">About <input placeholder="Left empty, the newest notes come first" value=${typed.about} onInput=${set("about")} /></label>
+    <div class="context-form"><label>Budget, in tokens <input type="number" min="1" max="200000" step="100" value=${typedBudget} onInput=${(event) => setBudget(event.target.value)} /></label>
+      <label class="context-about">About <input placeholder="Left empty, the newest notes come first" value=${typedAbout} onInput=${(event) => setAbout(event.target.value)} /></label>
       <span class="hint">With the page <strong>${visible(page.value)}</strong>; another one with <kbd>p</kbd>.</span></div>
     ${isPast.value ? html`<p class="hint context-past">A context is made of what is true now; go back to live with <kbd>l</kbd> to see it. What was shown until this moment is below.</p>`
       : made.error ? html`<${ProblemNote} error=${made.error} retry=${made.reload} />` : made.data && html`<${Made} made=${made.data} session=${session} />`}

@@ -1,5 +1,5 @@
 // The notes of a session: search, tags, add, edit, delete, history.
-import { html, useEffect, useState } from "../../lib/base.js";
+import { html } from "../../lib/base.js";
 import { useKeys } from "../../lib/keys.js";
 import { useLoad } from "../../lib/load.js";
 import { go, param } from "../../lib/route.js";
@@ -10,6 +10,7 @@ import { Dialog, Field, openDialog } from "../../ui/dialog.js";
 import { Tags } from "../../ui/observation.js";
 import { Empty, ProblemNote } from "../../ui/problem.js";
 import { Age, Moment } from "../../ui/times.js";
+import { useTyped } from "../../ui/typed.js";
 import { openForm } from "./form.js";
 import { isAbout, recall, sessionPath } from "./recall.js";
 
@@ -18,11 +19,7 @@ const tag = param("tag");
 const WAIT = 150; // milliseconds after the last letter
 
 export function Notes({ session }) {
-  const [typed, setTyped] = useState(find.value);
-  useEffect(() => {
-    const timer = setTimeout(() => go({ find: typed }, { replace: true }), WAIT);
-    return () => clearTimeout(timer);
-  }, [typed]);
+  const [typed, setTyped] = useTyped("find", find, WAIT);
   const { data, error, reload } = useLoad(async (signal) => {
     const [found, { tags }] = await Promise.all([recall(session, ["notes", "search"], { query: find.peek(), tag: tag.peek() ? [tag.peek()] : [] }, { signal }), recall(session, ["notes", "tags"], {}, { signal })]);
     return { notes: found.items, tags: Object.entries(tags).sort((a, b) => b[1] - a[1]) };
@@ -38,7 +35,7 @@ export function Notes({ session }) {
     ${data.tags.length > 0 && html`<div class="chips note-tags" role="group" aria-label="Filter by tag">${data.tags.map(([name, number]) => html`<button key=${name} type="button" class="chip" aria-pressed=${tag.value === name}
       onClick=${() => go({ tag: tag.peek() === name ? null : name }, { replace: true })}><${Text} value=${name} /> <span class="number">${number}</span></button>`)}</div>`}
     ${data.notes.length ? html`<ul class="notes">${data.notes.map((note) => html`<${Note} key=${note.id} note=${note} session=${session} canWrite=${canWrite} />`)}</ul>`
-      : find.value || tag.value ? html`<${Empty} title="No note fits"><p><button type="button" onClick=${() => (setTyped(""), go({ find: null, tag: null }, { replace: true }))}>Show all notes</button></p><//>`
+      : find.value || tag.value ? html`<${Empty} title="No note fits"><p><button type="button" onClick=${() => go({ find: null, tag: null }, { replace: true })}>Show all notes</button></p><//>`
       : html`<${Empty} title=${isPast.value ? "No note was there then" : "No notes yet"}><p>An agent takes one with the tool <code>add_note</code>, a program with <code>bus.notes("${visible(session)}").add(…)</code>.</p><//>`}
   </div>`;
 }

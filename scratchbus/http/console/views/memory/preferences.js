@@ -1,5 +1,5 @@
 // The preferences of a scope: how someone wants things done, who recorded each, and earlier versions.
-import { html, useState } from "../../lib/base.js";
+import { html } from "../../lib/base.js";
 import { get } from "../../lib/api.js";
 import { useKeys } from "../../lib/keys.js";
 import { useLoad } from "../../lib/load.js";
@@ -18,21 +18,20 @@ const MANY = 6;
 const find = param("find");
 
 export function Preferences({ scope }) {
-  const [typed, setTyped] = useState(find.value);
   const { data, error, reload } = useLoad((signal) => get(scopePath(scope, "preferences"), { at: moment.peek() }, { signal }), [scope], { on: (event) => event.page === pageOfScope(scope) && event.subject.startsWith("preference_") });
   useKeys([{ keys: "a", group: "Act", label: "Add a preference", when: () => may("memory") && !isPast.peek(), run: () => edit(scope, null) }], [scope]);
   if (error && !data) return html`<${ProblemNote} error=${error} retry=${reload} />`;
   if (!data) return null;
   const canWrite = may("memory") && !isPast.value;
-  const search = (text) => (setTyped(text), go({ find: text }, { replace: true }));
-  const shown = data.items.filter(({ key, text }) => `${key}\n${text}`.toLowerCase().includes(typed.trim().toLowerCase()));
+  const search = (text) => go({ find: text }, { replace: true });
+  const shown = data.items.filter(({ key, text }) => `${key}\n${text}`.toLowerCase().includes(find.value.trim().toLowerCase()));
   if (!data.items.length) {
     return html`<${Empty} title=${isPast.value ? "There were no preferences then" : "No preferences yet"}><p>How someone wants things done: it outlives sessions, and every context of the scope shows it. An agent writes one with the tool <code>remember_preference</code>, a person here or with</p>
       <pre>scratchbus memory add "quotes in JS" "always use double quotes" --scope ${visible(scope)}</pre>
       ${canWrite && html`<p><button type="button" class="primary" onClick=${() => edit(scope, null)}>Add one</button></p>`}<//>`;
   }
   return html`<div class="memory-part">
-    <div class="memory-bar">${data.items.length > MANY && html`<input type="search" aria-label="Search the preferences" placeholder="Search the preferences" value=${typed} onInput=${(event) => search(event.target.value)} />`}
+    <div class="memory-bar">${data.items.length > MANY && html`<input type="search" aria-label="Search the preferences" placeholder="Search the preferences" value=${find.value} onInput=${(event) => search(event.target.value)} />`}
       <span class="quiet" role="status">${shown.length === data.items.length ? count(shown.length, "preference") : `${shown.length} of ${data.items.length}`}</span>
       ${may("memory") && html`<button type="button" disabled=${isPast.value} title="Add a preference (a)" onClick=${() => edit(scope, null)}>Add a preference</button>`}</div>
     ${shown.length ? html`<ul class="notes">${shown.map((each) => html`<${Preference} key=${each.id} preference=${each} scope=${scope} canWrite=${canWrite} />`)}</ul>`

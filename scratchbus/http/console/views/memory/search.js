@@ -1,5 +1,5 @@
 // Recall: what the selected memories know about a question, each result with the reasons for its rank.
-import { html, useEffect, useRef, useState } from "../../lib/base.js";
+import { html, useRef } from "../../lib/base.js";
 import { get } from "../../lib/api.js";
 import { useKeys } from "../../lib/keys.js";
 import { useLoad } from "../../lib/load.js";
@@ -8,6 +8,7 @@ import { page, pages } from "../../lib/state.js";
 import { count, Text, visible } from "../../lib/text.js";
 import { isPast, moment } from "../../lib/time.js";
 import { Empty, ProblemNote } from "../../ui/problem.js";
+import { useTyped } from "../../ui/typed.js";
 import { scopesOf } from "./scope.js";
 import { NONE } from "./tree.js";
 
@@ -20,12 +21,8 @@ const places = param("in"); // "scope:ada session:s1 page:main"; "" is the one t
 const WHY = { words: "its words", meaning: "its meaning", neighbours: "facts lead to it", freshness: "how new it is", priority: "its priority" };
 
 export function Recall({ scope, session, agent, sessions }) {
-  const [typed, setTyped] = useState(question.value);
+  const [typed, setTyped] = useTyped("ask", question, WAIT);
   const input = useRef(null);
-  useEffect(() => {
-    const timer = setTimeout(() => go({ ask: typed.trim() }, { replace: true }), WAIT);
-    return () => clearTimeout(timer);
-  }, [typed]);
   useKeys([{ keys: "/", group: "This view", label: "Ask", run: () => input.current.focus() }]);
   const own = scope ? `scope:${scope}` : session ? `session:${session}` : `page:${page.value}`;
   const chosen = places.value ? places.value.split(" ") : [own];
