@@ -14,9 +14,9 @@ from scratchbus.domain.page_events import Added
 from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Step
 from scratchbus.errors import Conflict, EventIdReused
-from scratchbus.eventlog.append import append
+from scratchbus.eventlog.append import append, find_attempt
 from scratchbus.eventlog.ids import bound_of, new_id
-from scratchbus.eventlog.writes import NEVER, Appended, Op, Write
+from scratchbus.eventlog.writes import Appended, Op, Write
 from scratchbus.readmodel.history import known_events
 from scratchbus.readmodel.scope import Core
 
@@ -104,13 +104,13 @@ def earlier_change(core: Core, page: str, event_id: str, digest: str) -> Step[Ob
 def _lookup(page: str, event_id: str, by: str, digest: str) -> Write:
     """Return a write that is never appended, and finds the event with its id."""
     event = Event(id=event_id, page=page, subject=new_id(), by=by)
-    return Write(event, Op.PUT, digest, NEVER, body=b"{}")
+    return Write(event, Op.PUT, digest, body=b"{}")
 
 
 def _find(core: Core, page: str, writes: list[Write]) -> Step[list[Position] | None]:
     if not all(write.digest and bound_of(write.event.id) is None for write in writes):
         return None  # the events of generated ids have no digest to compare
     try:
-        return (yield from append(core.log, page, writes)).recalled
+        return (yield from find_attempt(core.log, page, writes))
     except Conflict:
         return None

@@ -81,4 +81,4 @@ def earlier_attempt(core: Core, occasion: Occasion, subject: str) -> Step[list[P
         return None
     write = put(occasion, occasion.event(Event, subject), None)
     write.body, write.argument = b"{}", ""
-    return (yield from find_attempt(core.log, occasion.page, write))
+    return (yield from find_attempt(core.log, occasion.page, [write]))

@@ -57,13 +57,14 @@ def append(
     return steps if tracing.active is None else tracing.active.publish(page, writes, steps)
 
 
-def find_attempt(log: Log, page: str, write: Write) -> Step[list[Position] | None]:
-    """Return the positions of the events that an earlier attempt of a write has appended; None if there was none.
+def find_attempt(log: Log, page: str, writes: list[Write]) -> Step[list[Position] | None]:
+    """Return the positions of the events that an earlier attempt of these writes has appended; None without one.
 
     Nothing is published, so a trace does not show it. Raises EventIdReused.
     """
-    write.version = NEVER
-    steps = _append(log, page, [write], room=0, on_full="displace", mode="all", meanwhile=None)
+    for write in writes:
+        write.version = NEVER
+    steps = _append(log, page, writes, room=0, on_full="displace", mode="all", meanwhile=None)
     try:
         return (yield from steps).recalled
     except VersionConflict:

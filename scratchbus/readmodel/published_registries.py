@@ -71,7 +71,7 @@ def publish(
     (version, _), current = yield from read_published(log, subject)
     digest = digest_of(publication.verb, text) if publication.event_id is not None else ""
     event = publication.event.placed(id=publication.event_id or new_event_id())
-    if digest and (yield from find_attempt(log, SYSTEM_PAGE, Write(event, Op.PUT, digest))) is not None:
+    if digest and (yield from find_attempt(log, SYSTEM_PAGE, [Write(event, Op.PUT, digest)])) is not None:
         return True, None
     if publication.expected_version is not None and publication.expected_version != version:
         raise VersionConflict(subject, publication.expected_version, version)

@@ -14,7 +14,7 @@ import pytest
 from mcp import Client
 
 from scratchbus import AsyncBus, because
-from scratchbus.errors import VersionConflict
+from scratchbus.errors import InvalidField, InvalidInput, VersionConflict
 from scratchbus.mcp.identity import Identity
 from scratchbus.mcp.sdk_server import server_of
 from scratchbus.mcp.workspace import Workspace
@@ -159,6 +159,16 @@ def test_a_failure_is_an_error_in_its_span(bus, spans: InMemorySpanExporter):
     assert failed["receive s"].status.description == "IndexError: broken"
     assert failed["process s"].events[0].attributes["exception.type"] == "IndexError"
     assert failed["publish main"].attributes["error.type"] == "VersionConflict"
+
+
+def test_a_refused_write_with_an_event_id_is_no_publication(bus, spans: InMemorySpanExporter):
+    page = bus.page("main")
+    added = page.add("risk_alert", "Fraud ring")
+    with pytest.raises(InvalidField):
+        page.update(added.id, status="nowhere", event_id="turn-1")
+    with pytest.raises(InvalidInput):
+        page.add("risk_alert", "Fraud ring", status="nowhere", event_id="turn-2")
+    assert len(named(spans, "publish main")) == 1
 
 
 def test_looking_for_an_earlier_attempt_is_no_publication(bus, spans: InMemorySpanExporter):
