@@ -35,15 +35,6 @@ UNPUBLISHED = Version()
 """The version of a text that is not published."""
 
 
-class Published(NamedTuple):
-    """A text to publish: the event, without an id, and the caller's guard; `verb` is for its digest."""
-
-    verb: str
-    event: TypesChanged | RelationsChanged
-    event_id: str | None
-    expected_version: int | None
-
-
 def read_published(log: Log, subject: str, known: Version = UNPUBLISHED) -> Step[tuple[Version, str | None]]:
     """Return the published version, and its text unless it is the known one."""
     head = yield from read_head(log, SYSTEM_PAGE, subject)
@@ -57,26 +48,31 @@ def read_published(log: Log, subject: str, known: Version = UNPUBLISHED) -> Step
 
 
 def publish(
-    log: Log, publication: Published, check: Callable[[str | None], Step[None]]
+    log: Log,
+    event: TypesChanged | RelationsChanged,
+    event_id: str | None,
+    expected_version: int | None,
+    check: Callable[[str | None], Step[None]] | None = None,
 ) -> Step[tuple[bool, Version | None]]:
-    """Publish a text; return whether that changed anything, and its version if it was appended now.
+    """Publish the text of an event; return whether that changed anything, and its version if it was appended now.
 
-    `check` gets the text in force, None if there is none, and may refuse it. Raises VersionConflict if someone else has
-    published meanwhile, or since the expected version. A retry with the same event id gets the first answer.
+    `check` gets the text in force, None if there is none, and may refuse the new one. Raises VersionConflict if someone
+    else has published meanwhile, or since the expected version. A retry with the same event id gets the first answer.
     """
-    check_own_event_id(publication.event_id)
-    if publication.expected_version is not None:
-        check_whole("expected_version", publication.expected_version, minimum=0)
-    subject, text = publication.event.subject, publication.event.text
+    check_own_event_id(event_id)
+    if expected_version is not None:
+        check_whole("expected_version", expected_version, minimum=0)
+    subject, text = event.subject, event.text
     (version, _), current = yield from read_published(log, subject)
-    digest = digest_of(publication.verb, text) if publication.event_id is not None else ""
-    event = publication.event.placed(id=publication.event_id or new_event_id())
+    digest = digest_of(f"push_{subject}", text) if event_id is not None else ""
+    event = event.placed(id=event_id or new_event_id())
     if digest and (yield from find_attempt(log, SYSTEM_PAGE, [Write(event, Op.PUT, digest)])) is not None:
         return True, None
-    if publication.expected_version is not None and publication.expected_version != version:
-        raise VersionConflict(subject, publication.expected_version, version)
+    if expected_version is not None and expected_version != version:
+        raise VersionConflict(subject, expected_version, version)
     if current == text:
         return False, None
-    yield from check(current)
+    if check is not None:
+        yield from check(current)
     appended = yield from append(log, SYSTEM_PAGE, [Write(event, Op.PUT, digest, version=version)])
     return True, Version(appended.written[0].version, appended.written[0].position) if appended.written else None

@@ -10,7 +10,7 @@ from scratchbus.engine.steps import Step
 from scratchbus.eventlog.keys import SYSTEM_PAGE
 from scratchbus.readmodel import fact_index
 from scratchbus.readmodel.memory_cache import MemoryCache
-from scratchbus.readmodel.published_registries import Published, Version, publish, read_published
+from scratchbus.readmodel.published_registries import Version, publish, read_published
 from scratchbus.readmodel.relations_file import as_relations
 from scratchbus.readmodel.scope import REGISTRY_AGE, Core
 
@@ -51,16 +51,11 @@ def push_relations(core: Core, source: object, event_id: str | None, expected_ve
     """
     relations = as_relations(source)
     event = RelationsChanged(page=SYSTEM_PAGE, subject=SUBJECT, by=core.by, text=relations.text)
-    published = Published("push_relations", event, event_id, expected_version)
-    has_changed, version = yield from publish(core.log, published, _accept)
+    # with any relations: they decide how facts are read, not how they are stored
+    has_changed, version = yield from publish(core.log, event, event_id, expected_version)
     if version is not None:
         _use(core, relations, version)
     return has_changed
-
-
-def _accept(current: str | None) -> Step[None]:
-    """Accept anything: the relations decide how facts are read, not how they are stored."""
-    yield from ()
 
 
 def _use(core: Core, relations: RelationRegistry, version: Version) -> None:

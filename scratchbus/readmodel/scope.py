@@ -21,7 +21,7 @@ from scratchbus.eventlog.keys import SYSTEM_PAGE
 from scratchbus.eventlog.layouts import Head
 from scratchbus.eventlog.tail_readers import AsyncFeeds, Feeds
 from scratchbus.readmodel.page_query import Freshness
-from scratchbus.readmodel.published_registries import UNPUBLISHED, Published, Version, publish, read_published
+from scratchbus.readmodel.published_registries import UNPUBLISHED, Version, publish, read_published
 from scratchbus.readmodel.queries import page_names
 from scratchbus.settings import Settings
 from scratchbus.telemetry.lazy import imported_on_first_use, once
@@ -160,20 +160,12 @@ def type_of(core: Core, name: str) -> Step[ObservationType]:
 
 def refresh_registry(core: Core) -> Step[bool]:
     """Use the published registry if it is newer than the one in use; return whether it was."""
-    version, registry = yield from _read_registry(core.log, core.registry_version)
+    version, text = yield from read_published(core.log, TYPES, core.registry_version)
     core.registry_checked = time.monotonic()
-    if registry is None:
-        return False
-    core.registry, core.registry_version = registry, version
-    return True
-
-
-def _read_registry(log: Log, known: Version) -> Step[tuple[Version, Registry | None]]:
-    """Return the version of the published registry, and the registry unless it is the known one."""
-    version, text = yield from read_published(log, TYPES, known)
-    if text is None:
-        return version, None
-    return version, registry_yaml.parse_registry(text, f"types (version {version.number})", is_published=True)
+    if text is not None:
+        registry = registry_yaml.parse_registry(text, f"types (version {version.number})", is_published=True)
+        core.registry, core.registry_version = registry, version
+    return text is not None
 
 
 def push_registry(
@@ -196,8 +188,7 @@ def push_registry(
                 raise TypeInUse(name, count)
 
     event = TypesChanged(page=SYSTEM_PAGE, subject=TYPES, by=core.by, text=registry.text)
-    published = Published("push_types", event, event_id, expected_version)
-    has_changed, version = yield from publish(core.log, published, check)
+    has_changed, version = yield from publish(core.log, event, event_id, expected_version, check)
     if version is not None:
         core.registry, core.registry_version = registry, version
     return has_changed
