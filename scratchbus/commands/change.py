@@ -95,8 +95,9 @@ class Update(Command):
             )
         if "status" in self.changes:
             suffix = "/status" if writes else ""
-            lifetime = occasion.lifetime if self.continues_lifetime else Lifetime(end=self.changes["expires_at"])
-            write = _status_write(self, occasion, before, kind, self.changes["status"], lifetime, suffix=suffix)
+            if not self.continues_lifetime:
+                occasion = occasion._replace(lifetime=Lifetime(end=self.changes["expires_at"]))
+            write = _status_write(self, occasion, before, kind, self.changes["status"], suffix=suffix)
             write.version = None if self.expected_version is None else self.expected_version + len(writes)
             writes.append(write)
             writes += resumed(occasion, before, kind, write.status_class, len(writes))
@@ -135,13 +136,9 @@ class _Transition(Command):
     def decide(self, occasion: Occasion, before: Observation | None, kind: ObservationType | None) -> list[Write]:
         """See `Command`."""
         status = _target_status(lifecycle_of(kind), self.verb)
-        write = _status_write(self, occasion, before, kind, status, self._lifetime(occasion), self.reason)
+        write = _status_write(self, occasion, before, kind, status, self.reason)
         write.version = self.expected_version
         return [write, *resumed(occasion, before, kind, write.status_class, 1)]
-
-    def _lifetime(self, occasion: Occasion) -> Lifetime:
-        """Return the lifetime of a reopened observation."""
-        return occasion.lifetime
 
 
 class Review(_Transition):
@@ -183,10 +180,12 @@ class Reopen(_Transition):
         """See `Command`."""
         return self.ttl is None
 
-    def _lifetime(self, occasion: Occasion) -> Lifetime:
+    def on(self, core: Core, page: str) -> Occasion:
+        """See `Command`."""
+        occasion = super().on(core, page)
         if self.ttl is None:
-            return occasion.lifetime
-        return Lifetime(ttl=self.ttl if isinstance(self.ttl, int) else 0)
+            return occasion
+        return occasion._replace(lifetime=Lifetime(ttl=self.ttl if isinstance(self.ttl, int) else 0))
 
 
 def _target_status(lifecycle: Lifecycle, verb: str) -> str:
@@ -211,7 +210,6 @@ def _status_write(
     before: Observation | None,
     kind: ObservationType | None,
     status: str,
-    lifetime: Lifetime,
     reason: str | None = None,
     suffix: str = "",
 ) -> Write:
@@ -225,7 +223,7 @@ def _status_write(
     sources = lifecycle.sources_of(status)
     if status_class == "open" and before is not None and before.status_class != "final":
         sources &= lifecycle.of_class("closed" if reopens else "open")  # only a reopened one begins a new life
-    ttl = _reopened_ttl(lifetime, kind, occasion) if reopens else None
+    ttl = _reopened_ttl(occasion, kind) if reopens else None
     event = occasion.event(
         StatusChanged,
         command.id,
@@ -252,14 +250,15 @@ def _status_write(
     )
 
 
-def _reopened_ttl(lifetime: Lifetime, kind: ObservationType | None, occasion: Occasion) -> int | None:
+def _reopened_ttl(occasion: Occasion, kind: ObservationType | None) -> int | None:
     """Return the lifetime (ms) of a reopened observation: 0 for ever, None until its present end.
 
     If that end has passed, the lifetime of the type applies.
     """
-    if lifetime.ttl is not None:
-        return lifetime.ttl
-    if lifetime.end is None or lifetime.end > occasion.now:
+    ttl, end = occasion.lifetime
+    if ttl is not None:
+        return ttl
+    if end is None or end > occasion.now:
         return None
     default = occasion.settings.default_ttl_ms
     return (kind.ttl_ms(default) if kind else default) or 0
