@@ -271,11 +271,11 @@ class Consumer:
         if len(window.tails or ()) > 1:
             window.received.sort(key=lambda item: in_time(item.position))
         if not self._filters.tags:
-            window.enqueue_all()
+            window.enqueue(len(window.received))
         while window.received:
             if not window.received[0].is_event:
                 LogEntry.decode(window.received)
-            window.enqueue(is_wanted=(yield from self._filters.wants(window.received[0], self._tags)))
+            window.enqueue(1, is_wanted=(yield from self._filters.wants(window.received[0], self._tags)))
         return window.has_next or not is_end
 
     def _read_redeliveries(self, window: DeliveryWindow) -> Step[None]:

@@ -91,18 +91,12 @@ class DeliveryWindow:
             self.received += items
             self._ends[shard] = end
 
-    def enqueue(self, *, is_wanted: bool = True) -> None:
-        """Enqueue the first entry that was received, unless it is not wanted."""
+    def enqueue(self, count: int, *, is_wanted: bool = True) -> None:
+        """Enqueue the first entries that were received, or drop them if they are not wanted."""
         with self._lock:
-            item = self.received.pop(0)
             if is_wanted:
-                self._append([item])
-
-    def enqueue_all(self) -> None:
-        """Enqueue all entries that were received."""
-        with self._lock:
-            self._append(self.received)
-            self.received.clear()
+                self._append(self.received[:count])
+            del self.received[:count]
 
     def enqueue_first(self, items: Sequence[LogEntry]) -> None:
         """Enqueue entries that are delivered again, before all others."""
