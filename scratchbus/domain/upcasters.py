@@ -22,10 +22,10 @@ UPCASTERS: Mapping[int, Upcaster] = {
 """By the schema version of the body. When SCHEMA is raised, its previous value needs an entry here."""
 
 
-def upcast(kind: str, body: Body, version: int, upcasters: Mapping[int, Upcaster] = UPCASTERS) -> Body:
+def upcast(kind: str, body: Body, version: int) -> Body:
     """Return a body converted to the current schema version. Raises LookupError for a version that never existed."""
     for each in range(version, SCHEMA):
-        if each not in upcasters:
+        if each not in UPCASTERS:
             raise LookupError(f"schema version {each} was never written")
-        body = upcasters[each](kind, body)
+        body = UPCASTERS[each](kind, body)
     return body

@@ -18,7 +18,7 @@ from pydantic_core import SchemaSerializer, core_schema, from_json, to_json
 from scratchbus.domain.event import ENVELOPE, SCHEMA, Event
 from scratchbus.domain.models import MODEL_SLOTS
 from scratchbus.domain.position import Position
-from scratchbus.domain.upcasters import UPCASTERS, Upcaster, upcast
+from scratchbus.domain.upcasters import upcast
 from scratchbus.errors import CodeTooOld
 from scratchbus.eventlog.bodies import CLASSES, REFUSED, Fields, decoder_of, flat_decoder
 from scratchbus.eventlog.layouts import NO_TAGS
@@ -128,11 +128,11 @@ class Decoded(NamedTuple):
     bodies: Sequence[Fields | Poison | CodeTooOld]
 
 
-def decode_bodies(entries: Sequence[RawEntry], shard: int, upcasters: Mapping[int, Upcaster] = UPCASTERS) -> Decoded:
+def decode_bodies(entries: Sequence[RawEntry], shard: int) -> Decoded:
     """Decode, and thereby check, the bodies of entries; `decode_items` makes events of them."""
     if len(entries) == 1:  # the columns would cost more than its body
         *envelope, text = entry_values(entries[0])
-        return Decoded([*zip(envelope)], [_decode_body(entries[0], shard, envelope[_KIND], text, upcasters)])
+        return Decoded([*zip(envelope)], [_decode_body(entries[0], shard, envelope[_KIND], text)])
     rows = [*map(_second, entries)]
     try:
         columns = [*zip(*rows, strict=True)]
@@ -156,7 +156,7 @@ def decode_bodies(entries: Sequence[RawEntry], shard: int, upcasters: Mapping[in
         if len(bodies) != len(texts):  # damaged bodies, which completed each other
             raise LookupError
     except REFUSED:
-        bodies = [*map(_decode_body, entries, repeat(shard), kinds, texts, repeat(upcasters))]
+        bodies = [*map(_decode_body, entries, repeat(shard), kinds, texts)]
     return Decoded(envelopes, bodies)
 
 
@@ -169,13 +169,11 @@ def _decode_mixed(kinds: Sequence[bytes], rests: Sequence[bytes]) -> list[Any]:
     return [*map(next, map(found.__getitem__, kinds))]
 
 
-def _decode_body(
-    entry: RawEntry, shard: int, kind: bytes, body: bytes, upcasters: Mapping[int, Upcaster]
-) -> Fields | Poison | CodeTooOld:
+def _decode_body(entry: RawEntry, shard: int, kind: bytes, body: bytes) -> Fields | Poison | CodeTooOld:
     """Decode a body of any schema version."""
     try:
         if not body.startswith(PREFIX):
-            body = _as_of_today(kind, body, _envelope(entry, shard), upcasters)
+            body = _as_of_today(kind, body, _envelope(entry, shard))
         try:
             decoder = decoder_of(kind)
         except KeyError:
@@ -243,14 +241,14 @@ def _decode_damaged(
     return items
 
 
-def decode_item(entry: RawEntry, shard: int, upcasters: Mapping[int, Upcaster] = UPCASTERS) -> AnyEvent | Poison:
+def decode_item(entry: RawEntry, shard: int) -> AnyEvent | Poison:
     """Return the event of a raw entry of any schema version, or Poison if it is not an event. Raises CodeTooOld."""
-    return decode_items((entry,), shard, decode_bodies((entry,), shard, upcasters))[0][1]
+    return decode_items((entry,), shard)[0][1]
 
 
-def decode_entry(entry: RawEntry, shard: int, upcasters: Mapping[int, Upcaster] = UPCASTERS) -> AnyEvent:
+def decode_entry(entry: RawEntry, shard: int) -> AnyEvent:
     """Return the event of a raw entry of any schema version. Raises Poison, or CodeTooOld for a newer one."""
-    item = decode_item(entry, shard, upcasters)
+    item = decode_item(entry, shard)
     if isinstance(item, Poison):
         raise item
     return item
@@ -263,7 +261,7 @@ def _envelope(entry: RawEntry, shard: int) -> dict[str, Any]:
     return texts | position._asdict()
 
 
-def _as_of_today(kind: bytes, body: bytes, envelope: Mapping[str, Any], upcasters: Mapping[int, Upcaster]) -> bytes:
+def _as_of_today(kind: bytes, body: bytes, envelope: Mapping[str, Any]) -> bytes:
     """Return a body, upcast to the current schema version if it is older. Raises Poison or CodeTooOld."""
     try:
         parsed = from_json(body)
@@ -278,6 +276,6 @@ def _as_of_today(kind: bytes, body: bytes, envelope: Mapping[str, Any], upcaster
             " upgrade scratchbus"
         )
     try:
-        return PREFIX + to_json(upcast(text_of(kind), parsed, version, upcasters))[1:]
+        return PREFIX + to_json(upcast(text_of(kind), parsed, version))[1:]
     except (ValueError, LookupError, TypeError) as error:
         raise Poison(envelope, f"body of schema version {version}: {error}") from None

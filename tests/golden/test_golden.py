@@ -52,23 +52,26 @@ OLD = [b"5-7", [b"id", b"e", b"subject", b"A", b"page", b"main", b"kind", b"link
                 b"prev", b"", b"event", b'{"v":0,"who":"x","goal":"g"}']]  # fmt: skip
 
 
-def test_an_older_body_is_upcast():
+def test_an_older_body_is_upcast(monkeypatch):
     def rename(kind: str, body: dict[str, str]) -> dict[str, str]:
         assert kind == "linked"
         return {"by": body["who"], "action": body["goal"]}
 
-    event = decode_entry(OLD, 0, {0: rename, **UPCASTERS})
+    monkeypatch.setitem(UPCASTERS, 0, rename)
+    event = decode_entry(OLD, 0)
     assert isinstance(event, Linked)
     assert (event.by, event.action, str(event.position)) == ("x", "g", "5-7")
-    steps = {-1: lambda _, body: body | {"a": 1}, 0: lambda _, body: body | {"b": body["a"] + 1}, **UPCASTERS}
-    assert upcast("added", {}, -1, steps) == {"a": 1, "b": 2}
+    monkeypatch.setitem(UPCASTERS, -1, lambda _, body: body | {"a": 1})
+    monkeypatch.setitem(UPCASTERS, 0, lambda _, body: body | {"b": body["a"] + 1})
+    assert upcast("added", {}, -1) == {"a": 1, "b": 2}
 
 
-def test_unknown_versions_and_failing_upcasters_are_poison():
+def test_unknown_versions_and_failing_upcasters_are_poison(monkeypatch):
     with pytest.raises(Poison, match="version 0: schema version 0 was never written"):
         decode_entry(OLD, 0)
+    monkeypatch.setitem(UPCASTERS, 0, lambda _, body: {"action": body["goal2"]})
     with pytest.raises(Poison, match="version 0: 'goal2'"):
-        decode_entry(OLD, 0, {0: lambda _, body: {"action": body["goal2"]}})
+        decode_entry(OLD, 0)
 
 
 NEWER = '{"v":3,"by":"x","content":"y","mood":"new"}'
