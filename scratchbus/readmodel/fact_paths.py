@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from scratchbus.errors import TooLarge
 from scratchbus.readmodel.fact_index import Edge
-
-MAX_FOLLOWED: Final = 200_000
-"""How many facts one answer may follow."""
 
 Links = Callable[[int], Iterator[tuple[int, Edge]]]
 """Returns the facts that lead on from an entity, each with the entity that it leads to."""
@@ -27,22 +23,6 @@ class Reached(NamedTuple):
     distance: int
     before: int
     edge: Edge
-
-
-class Followed:
-    """Counts the facts followed for one answer."""
-
-    def __init__(self) -> None:
-        self._count = 0
-
-    def each(self, edges: Iterator[Edge]) -> Iterator[Edge]:
-        """Yield facts. Raises TooLarge after too many."""
-        for edge in edges:
-            self._count += 1
-            if self._count > MAX_FOLLOWED:
-                advice = "ask with a smaller depth, or about entities that are nearer to each other"
-                raise TooLarge("depth", self._count, MAX_FOLLOWED, "facts to follow", advice)
-            yield edge
 
 
 def walk(start: int, links: Links, depth: int | None = None) -> Iterator[Reached]:

@@ -16,7 +16,6 @@ from scratchbus.domain.facts import Fact
 from scratchbus.domain.knowledge import Span, SpanState
 from scratchbus.domain.values import moment
 from scratchbus.readmodel.fact_index import EVER, NOW, Edge, FactIndex, Names
-from scratchbus.readmodel.fact_paths import Followed
 
 
 class _Moment(NamedTuple):
@@ -36,7 +35,7 @@ class FactValidity:
         self._index, self._until = index, until
         self._same = index.same(until)
         self._moments: dict[tuple[int, str, int], _Moment] = {}
-        self._followed = Followed()
+        self._followed = 0  # facts followed for this answer
 
     def now(self, at: int | None = None) -> int:
         """Return a time (ms), by default now: by this machine's clock, or the newest event if that is later."""

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
+from typing import Final
 
 from scratchbus.domain.facts import Fact
 from scratchbus.domain.knowledge import Neighbour, Span
 from scratchbus.domain.relation_registry import SAME_AS, NamedRelation, Relation
+from scratchbus.errors import TooLarge
 from scratchbus.readmodel.fact_index import WHOLE, Edge
 from scratchbus.readmodel.fact_paths import Links, path_between, path_from, walk
 from scratchbus.readmodel.fact_validity import FactValidity
+
+MAX_FOLLOWED: Final = 200_000
+"""How many facts one answer may follow."""
 
 
 class KnownFacts(FactValidity):
@@ -141,15 +146,24 @@ class KnownFacts(FactValidity):
         """Yield the live facts that join a name itself, not the names joined with it, with others."""
         return self._live("subject = ? AND relation = ?", name, SAME_AS)
 
+    def _counted(self, edges: Iterator[Edge]) -> Iterator[Edge]:
+        """Yield facts that are followed. Raises TooLarge after too many for one answer."""
+        for edge in edges:
+            self._followed += 1
+            if self._followed > MAX_FOLLOWED:
+                advice = "ask with a smaller depth, or about entities that are nearer to each other"
+                raise TooLarge("depth", self._followed, MAX_FOLLOWED, "facts to follow", advice)
+            yield edge
+
     def _links(self, at: int) -> Links:
         """Return the links from an entity along any relation, in both directions."""
 
         def links(entity: int) -> Iterator[tuple[int, Edge]]:
-            for edge in self._followed.each(self._rows("subject", entity)):
+            for edge in self._counted(self._rows("subject", entity)):
                 if edge.relation != SAME_AS and self._is_true(edge, at):
                     yield self._entity(edge.object), edge
             others = self._rows("object", entity, None, "side = ?", WHOLE)  # the rest have a mirror image
-            for edge in self._followed.each(others):
+            for edge in self._counted(others):
                 if self._is_true(edge, at):
                     yield self._entity(edge.subject), edge
 
@@ -159,7 +173,7 @@ class KnownFacts(FactValidity):
         """Return the links along one relation, from its subjects or from its objects."""
 
         def links(entity: int) -> Iterator[tuple[int, Edge]]:
-            for edge in self._followed.each(self._rows(column, entity, relation)):
+            for edge in self._counted(self._rows(column, entity, relation)):
                 if self._is_true(edge, at):
                     yield self._entity(edge.object if column == "subject" else edge.subject), edge
 

@@ -29,7 +29,7 @@ from scratchbus.errors import (
     TooLarge,
     UnknownRelation,
 )
-from scratchbus.readmodel import fact_paths
+from scratchbus.readmodel import known_facts
 from scratchbus.readmodel.fact_index import FactIndex
 from scratchbus.scheduling.reminders import complete_all
 from tests.engines import ONE
@@ -224,7 +224,7 @@ def test_a_path_has_only_facts_that_are_valid_at_its_time(facts):
 def test_a_search_over_too_many_facts_is_refused(facts, monkeypatch):
     facts.ingest("\n".join(f"hub -> uses -> spoke {number}" for number in range(300)))
     assert len(facts.neighbours("hub", limit=7)) == 7
-    monkeypatch.setattr(fact_paths, "MAX_FOLLOWED", 200)
+    monkeypatch.setattr(known_facts, "MAX_FOLLOWED", 200)
     with pytest.raises(TooLarge, match="smaller depth"):
         facts.neighbours("spoke 7", 2, limit=None)
     assert len(facts.query("hub", limit=5)) == 5
