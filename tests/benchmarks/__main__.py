@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 from collections.abc import Callable, Iterable
@@ -13,7 +12,6 @@ from time import perf_counter
 from typing import Any
 
 import click
-from rich.console import Console
 
 from tests.benchmarks import report
 from tests.benchmarks.additions import measure_add, measure_async, measure_batch, measure_latency, measure_threads
@@ -34,7 +32,7 @@ from tests.benchmarks.reads import measure_active, measure_events
 from tests.benchmarks.rebuild import measure_rebuild
 from tests.benchmarks.recall import measure_recall
 from tests.benchmarks.rows import Row
-from tests.benchmarks.stage import FULL, QUICK, Sizes, Stage, open_stage
+from tests.benchmarks.stage import FULL, QUICK, Sizes, Stage, ignore_settings, open_stage
 from tests.benchmarks.start import measure_start
 from tests.benchmarks.streams import measure_streams
 from tests.benchmarks.views import measure_view, measure_view_start
@@ -109,16 +107,12 @@ def main(
     quick: bool, only: tuple[str, ...], file: Path, audited: int | None, markdown: Path | None, strict: bool
 ) -> None:
     """Measure scratchbus against bare redis-py, side by side, on a private embedded engine."""
-    for name in [name for name in os.environ if name.startswith("SCRATCHBUS_")]:
-        del os.environ[name]  # the settings of the user must not change the figures
+    ignore_settings()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the engine is stopped too
     sizes = QUICK if quick else FULL
     sizes = replace(sizes, audited=audited or sizes.audited)
     about, rows = measure(dict.fromkeys(only) or PARTS, sizes, lambda text: click.echo(text, err=True))
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=report.WIDE)
-    report.show(console, about, rows)
+    report.show(report.console(), about, rows)
     report.save(file, about, rows)
     click.echo(f"saved to {file}", err=True)
     if markdown is not None:

@@ -10,13 +10,13 @@ from typing import Any
 
 import redis.asyncio
 
-from scratchbus import AsyncBus, NewObservation
+from scratchbus import NewObservation
 from scratchbus.domain.events import Added
 from scratchbus.eventlog.codec import encode_body
 from scratchbus.eventlog.ids import new_event_id, new_id
 from tests.benchmarks.measure import Side, Taken, interleave, percentile
 from tests.benchmarks.rows import Floor, Row, rates, times
-from tests.benchmarks.stage import BATCH, ROOM, TYPES, Sizes, Stage, fill, given
+from tests.benchmarks.stage import BATCH, TYPES, Sizes, Stage, add_each, fill, given
 
 STREAM = "bare"
 IN_FLIGHT = 50
@@ -31,16 +31,14 @@ def measure_add(stage: Stage, sizes: Sizes) -> list[Row]:
     page, full_page = bus.page(), full.page()
     items = [given(number) for number in range(sizes.adds)]
     alike = [item | {"type": TYPES[0]} for item in items]  # of one priority, so that each displaces another
-    for item in items:
-        page.add(**item)
-    for item in alike[:100]:
-        full_page.add(**item)
+    add_each(page, items)
+    add_each(full_page, alike[:100])
     entries = stage.entries(bus, len(items))
     taken = interleave(
         sizes.rounds,
-        Side("page.add, one at a time", len(items), lambda: _each(page.add, items)),
+        Side("page.add, one at a time", len(items), lambda: add_each(page, items)),
         Side("bare xadd", len(entries), lambda: _xadd_each(stage, entries)),
-        Side("page.add on a full page of 100", len(alike), lambda: _each(full_page.add, alike)),
+        Side("page.add on a full page of 100", len(alike), lambda: add_each(full_page, alike)),
     )
     return [
         rates(taken, "page.add, one at a time", "bare xadd", floor=Floor("ratio", "at least", 0.7)),
@@ -49,11 +47,6 @@ def measure_add(stage: Stage, sizes: Sizes) -> list[Row]:
             note="each addition displaces another observation, so it writes two events in one batch",
         ),
     ]  # fmt: skip
-
-
-def _each(add: Callable[..., object], items: Iterable[Given]) -> None:
-    for item in items:
-        add(**item)
 
 
 def _xadd_each(stage: Stage, entries: Iterable[Given]) -> None:
@@ -66,8 +59,7 @@ def measure_latency(stage: Stage, sizes: Sizes) -> list[Row]:
     bus = stage.bus("latency")
     page = bus.page()
     items = [given(number) for number in range(sizes.adds)]
-    for item in items:
-        page.add(**item)
+    add_each(page, items)
     entries = stage.entries(bus, len(items))
     ours: list[list[float]] = []
     theirs: list[list[float]] = []
@@ -156,7 +148,7 @@ def measure_async(stage: Stage, sizes: Sizes) -> list[Row]:
     fill(named.page(), len(items))
     entries = stage.entries(named, len(items))
     with asyncio.Runner() as runner:
-        bus = runner.run(_connected(stage, named.settings.bus))
+        bus = runner.run(stage.async_bus(named.settings.bus))
         bare = redis.asyncio.Redis(unix_socket_path=str(stage.socket))
         page = bus.page()
 
@@ -215,10 +207,6 @@ def _in_threads(do: Callable[[Given], object], items: Sequence[Given]) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-
-
-async def _connected(stage: Stage, name: str) -> AsyncBus:
-    return await AsyncBus.connect(stage.url, source="bench", bus=name, max_observations=ROOM)
 
 
 async def _flight(do: Callable[[Given], Awaitable[None]], items: Iterable[Given], width: int) -> None:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import re
+import os
 from collections import deque
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from scratchbus import Bus, BusPosition, NewObservation
+from scratchbus import Bus, BusPosition
 from scratchbus.eventlog.cursor import cursors
 from scratchbus.timetravel.fold_page import Documents, fold_events
 from tests.benchmarks.measure import Side, interleave
-from tests.benchmarks.processes import running
+from tests.benchmarks.processes import resident, running
 from tests.benchmarks.rows import Floor, Row, rates, times
-from tests.benchmarks.stage import BATCH, Sizes, Stage, catch_up, given
+from tests.benchmarks.stage import Sizes, Stage, add_each, catch_up, fill, sighting
 
 SHORT, MIN_EVENTS = 100, 2_000
 """How many times longer the long log is, and the minimum number of events of the short one."""
@@ -30,8 +30,6 @@ AGO, LIMIT = 100, 20
 MAX_ABOVE = 200 * 2**20
 """Bytes that a replay may use at most in addition to its result."""
 
-_STATUS = Path("/proc/self/status")
-
 
 def measure_audit(stage: Stage, sizes: Sizes) -> list[Row]:
     """Measure replay, memory and reads of the past, on a long and a short log."""
@@ -43,13 +41,9 @@ def measure_audit(stage: Stage, sizes: Sizes) -> list[Row]:
 def _add_sightings(bus: Bus, count: int) -> BusPosition:
     """Add `count` events, with sightings of an observation far apart, then some; return the position in between."""
     page, apart = bus.page(), max(1, count // SEEN)
-    numbers = [*range(count)]
-    for first in range(0, count, BATCH):
-        some = numbers[first : first + BATCH]
-        page.add_many([NewObservation(**given(each), dedupe_key=f"key-{each % apart}") for each in some])
+    fill(page, count, partial(sighting, apart=apart))
     then = bus.position()
-    for each in numbers[:AGO]:
-        page.add(**given(each), dedupe_key=f"key-{each % apart}")
+    add_each(page, (sighting(each, apart) for each in range(AGO)))
     catch_up(bus)
     return then
 
@@ -58,13 +52,10 @@ def _replay(stage: Stage, sizes: Sizes, bus: Bus) -> list[Row]:
     """Compare reading, decoding and folding all events of a log with reading them by a bare client."""
     log = bus.core.log.keys(0).log
 
-    def bare() -> None:
-        deque(stage.log_entries(log), maxlen=0)
-
     taken = interleave(
         min(3, sizes.rounds),
         Side("replay: read, decode, fold", sizes.audited, lambda: replay(bus)),
-        Side("bare XRANGE", sizes.audited, bare),
+        Side("bare XRANGE", sizes.audited, lambda: deque(stage.log_entries(log), maxlen=0)),
     )
     ours, theirs = taken
     return [rates(taken, ours, theirs, floor=Floor("ratio", "at least", 0.7))]
@@ -81,7 +72,7 @@ def replay(bus: Bus) -> Documents:
 
 def _memory(stage: Stage, bus: Bus) -> list[Row]:
     """Measure how much the peak memory of a replaying process exceeds its memory at the end."""
-    if not _STATUS.exists():
+    if not Path("/proc/self/status").exists():
         return []  # only Linux has it
     with running(_fold_alone, stage.url, bus.core.log.bus) as other:
         above = other.receive()
@@ -93,19 +84,12 @@ def _memory(stage: Stage, bus: Bus) -> list[Row]:
 def _fold_alone(pipe: Connection, url: str, name: str) -> None:
     with Bus.connect(url, bus=name) as bus:
         documents = replay(bus)
-        maximum = _resident("VmHWM")
+        maximum = resident(os.getpid(), "VmHWM")
         gc.collect()
         if hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
             libc.malloc_trim(0)
-        pipe.send(maximum - _resident("VmRSS"))
+        pipe.send(maximum - resident(os.getpid()))
         assert documents
-
-
-def _resident(name: str) -> int:
-    """Return the current or peak resident memory of this process, in bytes."""
-    found = re.search(rf"{name}:\s+(\d+) kB", _STATUS.read_text())
-    assert found is not None
-    return int(found[1]) * 1024
 
 
 def _past_reads(sizes: Sizes, buses: tuple[Bus, Bus], then: tuple[BusPosition, BusPosition]) -> list[Row]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from itertools import count
+from itertools import count, islice
 from multiprocessing.connection import Connection
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ from scratchbus import Bus
 from tests.benchmarks.measure import Side, Taken, interleave, percentile
 from tests.benchmarks.processes import Other, running
 from tests.benchmarks.rows import Floor, Row, rates, times
-from tests.benchmarks.stage import Sizes, Stage, given
+from tests.benchmarks.stage import Sizes, Stage, ack_each, add_each, given
 
 STREAM = "bare"
 CHUNK = 500
@@ -118,29 +118,15 @@ def _xread(bare: redis.Redis, stream: str, last: Any, block: int | None = None) 
 def measure_subscribe(stage: Stage, sizes: Sizes) -> list[Row]:
     """Compare handling a backlog, every event acked, with reading and parsing the same entries."""
     bus = stage.bus("subscribe")
-    page = bus.page()
-    for number in range(sizes.backlog):
-        page.add(**given(number))
+    add_each(bus.page(), map(given, range(sizes.backlog)))
     log = bus.core.log.keys(0).log
     names = (f"bench-{number}" for number in count())
 
-    def subscribed() -> None:
-        left = sizes.backlog
-        with bus.subscribe(next(names)) as deliveries:
-            for delivery in deliveries:
-                delivery.ack()
-                left -= 1
-                if not left:
-                    return
-
     def handled() -> None:
-        left = sizes.backlog
         with bus.subscribe(next(names)) as deliveries:
-            for delivery in deliveries:
+            for delivery in islice(deliveries, sizes.backlog):
                 with delivery:
-                    left -= 1
-                if not left:
-                    return
+                    pass
 
     def parsed() -> None:
         last: Any = "0"
@@ -150,7 +136,7 @@ def measure_subscribe(stage: Stage, sizes: Sizes) -> list[Row]:
 
     taken = interleave(
         sizes.rounds,
-        Side("bus.subscribe, ack each", sizes.backlog, subscribed),
+        Side("bus.subscribe, ack each", sizes.backlog, lambda: ack_each(bus, next(names), sizes.backlog)),
         Side("bus.subscribe, with delivery", sizes.backlog, handled),
         Side("bare XREAD + json.loads", sizes.backlog, parsed),
     )

@@ -10,7 +10,7 @@ from scratchbus import Bus
 from scratchbus.page import Page
 from tests.benchmarks.measure import Side, interleave, spread
 from tests.benchmarks.rows import Floor, Row, rates
-from tests.benchmarks.stage import Sizes, Stage, catch_up, given
+from tests.benchmarks.stage import Sizes, Stage, add_each, catch_up, given
 
 LIFE = 5
 """Events in the life of one observation of the mixed backlog."""
@@ -21,17 +21,12 @@ def measure_fold(stage: Stage, sizes: Sizes) -> list[Row]:
     adding, added, mixed = stage.bus("adding"), stage.bus("added"), stage.bus("mixed")
     page = adding.page()
     items = [given(number) for number in range(sizes.adds)]
-    for number in range(sizes.backlog):
-        added.page().add(**given(number))
+    add_each(added.page(), map(given, range(sizes.backlog)))
     for number in range(sizes.backlog // LIFE):
         _live(mixed.page(), number)
     lives = sizes.backlog // LIFE * LIFE
     busy: list[float] = []
     log = added.core.log.keys(0).log
-
-    def add() -> None:
-        for item in items:
-            page.add(**item)
 
     def fold(bus: Bus, expected: int) -> None:
         begin = process_time()
@@ -46,7 +41,7 @@ def measure_fold(stage: Stage, sizes: Sizes) -> list[Row]:
         sizes.rounds,
         Side("projector, a backlog of additions", sizes.backlog, lambda: fold(added, sizes.backlog),
              lambda: stage.forget_folded(added)),
-        Side("single page.add", len(items), add),
+        Side("single page.add", len(items), lambda: add_each(page, items)),
         Side("bare XRANGE", sizes.backlog, lambda: deque(stage.log_entries(log), maxlen=0)),
         Side("projector, a backlog of whole lives", lives, lambda: fold(mixed, lives),
              lambda: stage.forget_folded(mixed)),

@@ -10,7 +10,7 @@ from scratchbus import Bus
 from scratchbus.page import Page
 from tests.benchmarks.measure import Side, interleave
 from tests.benchmarks.rows import Floor, Row, times
-from tests.benchmarks.stage import TAGS, TYPES, Sizes, Stage, catch_up, fill, given
+from tests.benchmarks.stage import TAGS, TYPES, Sizes, Stage, add_each, catch_up, fill, given
 
 LIMIT = 20
 
@@ -63,11 +63,7 @@ def _adding(stage: Stage, sizes: Sizes, large: Bus) -> tuple[Side, Side]:
         fresh[:] = [stage.bus(f"small-{next(numbers)}").page()]
         fill(fresh[0], sizes.small_page)
 
-    def add(page: Page) -> None:
-        for item in items:
-            page.add(**item)
-
     return (
-        Side(f"{sizes.large_page:,} open", len(items), lambda: add(large.page())),
-        Side(f"{sizes.small_page:,} open", len(items), lambda: add(fresh[0]), renew),
+        Side(f"{sizes.large_page:,} open", len(items), lambda: add_each(large.page(), items)),
+        Side(f"{sizes.small_page:,} open", len(items), lambda: add_each(fresh[0], items), renew),
     )

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import count
-from pathlib import Path
 
 from tests import launcher
 from tests.benchmarks.measure import Side, interleave
+from tests.benchmarks.processes import resident
 from tests.benchmarks.rows import Floor, Row, times
 from tests.benchmarks.stage import ROOM, ROOT, Sizes, Stage, catch_up, fill, given
 
@@ -64,16 +64,11 @@ def _memory(port: int, pid: int) -> Row:
         clients = [last.enter_context(Client(port)) for _ in range(IDLE + 100)]
         for client in clients[:100]:
             client.get("/healthz", 1)
-        before = _resident(pid)
+        before = resident(pid)
         for client in clients[100:]:
             client.get("/healthz", 1)
-        grown = _resident(pid) - before
+        grown = resident(pid) - before
     return Row(f"HTTP memory of an idle connection, of {IDLE:,}", "", "bytes", grown / IDLE)
-
-
-def _resident(pid: int) -> int:
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS:"))
 
 
 @contextmanager

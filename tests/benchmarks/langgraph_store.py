@@ -43,12 +43,6 @@ def measure_langgraph(stage: Stage, sizes: Sizes) -> list[Row]:
     def new_theirs() -> None:
         theirs[:] = [InMemoryStore()]
 
-    def filled(stores: list[BaseStore], renew: object) -> None:
-        assert callable(renew)
-        renew()
-        put(stores[0])
-        assert stores[0].search(("users",))
-
     mine, its = "ScratchbusStore", "InMemoryStore"
     rows = []
     for what, work, per, floor in (
@@ -61,8 +55,10 @@ def measure_langgraph(stage: Stage, sizes: Sizes) -> list[Row]:
             Side(its, per, lambda work=work: work(theirs[0]), new_theirs),  # type: ignore[misc]
         )
         rows.append(times(taken, mine, its, what=f"LangGraph: {what}", floor=floor))
-    filled(ours, new_ours)
-    filled(theirs, new_theirs)
+    for stores, renew in ((ours, new_ours), (theirs, new_theirs)):
+        renew()
+        put(stores[0])
+        assert stores[0].search(("users",))
     taken = interleave(
         sizes.rounds,
         Side(mine, 2 * _SEARCHES, lambda: search(ours[0])),

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Any
 
 from tests.benchmarks.rows import Floor, Row
-from tests.benchmarks.stage import CONTENT, Sizes, Stage, catch_up, given
+from tests.benchmarks.stage import CONTENT, Sizes, Stage, add_each, catch_up, given
 
 STREAM = "bare"
 PAGE = "main"
@@ -27,8 +27,7 @@ def measure_memory(stage: Stage, sizes: Sizes) -> list[Row]:
     for size in sizes.memory:
         bus = stage.bus("memory")
         page = bus.page(PAGE)
-        for number in range(done, size):
-            page.add(**given(number))
+        add_each(page, map(given, range(done, size)))
         done = size
         catch_up(bus)
         bus.close()  # frees the buffers of its connections
@@ -78,14 +77,7 @@ def _memory_by_key(stage: Stage, tag: str) -> Counter[str]:
 
 def _bare_stream(stage: Stage, log: str) -> int:
     """Write the entries of a log to a stream with a bare client; return the bytes of the stream."""
-    after = "-"
-    while True:
-        rows: Any = stage.bare.xrange(log, min=after, count=1_000)
-        if not rows:
-            used: Any = stage.bare.memory_usage(STREAM, samples=0)
-            return int(used)
-        pipeline = stage.bare.pipeline(transaction=False)
-        for _, fields in rows:
-            pipeline.xadd(STREAM, fields)
-        pipeline.execute()
-        after = f"({rows[-1][0].decode()}"
+    for _, fields in stage.log_entries(log):
+        stage.bare.xadd(STREAM, fields)
+    used: Any = stage.bare.memory_usage(STREAM, samples=0)
+    return int(used)

@@ -22,7 +22,6 @@ import anyio
 import click
 from anyio.from_thread import start_blocking_portal
 from mcp import Client, StdioServerParameters
-from rich.console import Console
 
 from scratchbus.eventlog.writes import MAX_BATCH
 from tests import launcher
@@ -57,8 +56,7 @@ def main(directory: Path, rounds: int, entities: int, calls: int, writers: int) 
         servers = _Servers(stage, package / "dist" / "index.js", Path(name))
         rows = _measure(servers, rounds, entities, calls)
         lost = anyio.run(servers.lost, writers)
-    console = Console()
-    report.show(console if console.is_terminal else Console(width=report.WIDE), about, {SERVER: rows})
+    report.show(report.console(), about, {SERVER: rows})
     ours, theirs = lost
     click.echo(
         f"{writers} concurrent clients created {EACH} entities each: we lost {ours}, the memory server lost {theirs}"

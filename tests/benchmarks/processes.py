@@ -5,12 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 from tests.forkserver import CONTEXT
 
 PATIENCE = 120.0
 """Seconds to wait for a message of another process."""
+
+
+def resident(pid: int, name: str = "VmRSS") -> int:
+    """Return the resident memory of a process in bytes; 0 if the system does not report it or the process has ended."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:")), 0)
 
 
 class Other:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections import deque
+from itertools import starmap
 from typing import Any
 
 from scratchbus import Bus
@@ -10,7 +12,7 @@ from scratchbus.eventlog.keys import PageKeys
 from scratchbus.page import Page
 from tests.benchmarks.measure import Side, interleave
 from tests.benchmarks.rows import Floor, Row, rates, times
-from tests.benchmarks.stage import Sizes, Stage, catch_up, fill, given, lag
+from tests.benchmarks.stage import Sizes, Stage, add_each, catch_up, fill, given, lag
 
 OPEN = 100
 CHANGED = 5
@@ -21,23 +23,17 @@ READERS = 10
 
 def measure_active(stage: Stage, sizes: Sizes) -> list[Row]:
     """Compare fresh `active()` calls with 100 open: unchanged, changed, or with 50 events to fold."""
-    bus, behind, anew = stage.bus("open"), stage.bus("behind"), stage.bus("anew")
+    bus, behind, anew = (_filled(stage, name) for name in ("open", "behind", "anew"))
+    changing = [_filled(stage, f"changed-{number}") for number in range(READERS)]
     page, late, first = bus.page(), behind.page(), anew.page()
-    changing = [stage.bus(f"changed-{number}") for number in range(READERS)]
-    for one in (bus, behind, anew, *changing):
-        fill(one.page(), OPEN)
-        catch_up(one)
-    documents = PageKeys(bus.core.log.keys(0), page.name).docs
-    ids = [observation.id for observation in page.active()]
-    late_ids, first_ids = ([observation.id for observation in one.active()] for one in (late, first))
+    stored = _documents(bus)
+    (_, late_ids), (_, first_ids) = _documents(behind), _documents(anew)
+    stored_of_each = [_documents(one) for one in changing]
     left: list[int] = []
 
-    def bare(key: str = documents, wanted: list[str] = ids) -> list[Any]:
-        rows: Any = stage.bare.hmget(key, wanted)
+    def bare(key: str, ids: list[str]) -> list[Any]:
+        rows: Any = stage.bare.hmget(key, ids)
         return [json.loads(row) for row in rows]
-
-    changing_ids = [[observation.id for observation in one.page().active()] for one in changing]
-    changing_keys = [PageKeys(one.core.log.keys(0), page.name).docs for one in changing]
 
     def read(what: Page) -> None:
         for _ in range(sizes.reads):
@@ -72,10 +68,10 @@ def measure_active(stage: Stage, sizes: Sizes) -> list[Row]:
     taken = interleave(
         sizes.rounds,
         Side("fresh active(), 100 open", sizes.reads, read_all),
-        Side("bare HMGET + json.loads", sizes.reads, lambda: [bare() for _ in range(sizes.reads)]),
+        Side("bare HMGET + json.loads", sizes.reads, lambda: [bare(*stored) for _ in range(sizes.reads)]),
         Side("fresh active(), 100 open, unchanged since the last read", sizes.reads, lambda: read(page)),
         Side(f"fresh active(), 100 open, {CHANGED} changed since the last read", READERS, read_changed, change),
-        Side("bare HMGET + json.loads, once of each", READERS, lambda: [*map(bare, changing_keys, changing_ids)]),
+        Side("bare HMGET + json.loads, once of each", READERS, lambda: [*starmap(bare, stored_of_each)]),
         Side("fresh active(), 100 open, 50 events not folded", sizes.reads, read_late,
              lambda: _fall_behind(behind, late_ids)),
         Side("the first such read of a process", sizes.reads, read_first, lambda: _fall_behind(anew, first_ids)),
@@ -86,14 +82,25 @@ def measure_active(stage: Stage, sizes: Sizes) -> list[Row]:
         times(taken, unchanged, theirs, floor=Floor("ratio", "at most", 1.0)),
         times(taken, changed, bare_of_each, floor=Floor("ratio", "at most", 1.0)),
         times(
-            taken,
-            unfolded,
-            theirs,
-            floor=Floor("ratio", "at most", 2.0),
+            taken, unfolded, theirs, floor=Floor("ratio", "at most", 2.0),
             note=f"{UNFOLDED} before each round, {min(left)} to {max(left)} after it",
         ),
         times(taken, new, theirs),
-    ]
+    ]  # fmt: skip
+
+
+def _filled(stage: Stage, name: str) -> Bus:
+    """Open a bus with `OPEN` open observations, all folded."""
+    bus = stage.bus(name)
+    fill(bus.page(), OPEN)
+    catch_up(bus)
+    return bus
+
+
+def _documents(bus: Bus) -> tuple[str, list[str]]:
+    """Return the key of the stored documents of a page, and the ids of those that are open."""
+    page = bus.page()
+    return PageKeys(bus.core.log.keys(0), page.name).docs, [observation.id for observation in page.active()]
 
 
 def _fall_behind(bus: Bus, ids: list[str]) -> None:
@@ -106,18 +113,8 @@ def _fall_behind(bus: Bus, ids: list[str]) -> None:
 def measure_events(stage: Stage, sizes: Sizes) -> list[Row]:
     """Compare reading the whole log."""
     bus = stage.bus("events")
-    page = bus.page()
-    for number in range(sizes.backlog):
-        page.add(**given(number))
+    add_each(bus.page(), map(given, range(sizes.backlog)))
     log = bus.core.log.keys(0).log
-
-    def events() -> None:
-        for _ in bus.events():
-            pass
-
-    def entries() -> None:
-        for _ in stage.log_entries(log):
-            pass
 
     def parsed() -> None:
         for _, fields in stage.log_entries(log):
@@ -125,8 +122,8 @@ def measure_events(stage: Stage, sizes: Sizes) -> list[Row]:
 
     taken = interleave(
         sizes.rounds,
-        Side("bus.events()", sizes.backlog, events),
-        Side("bare XRANGE", sizes.backlog, entries),
+        Side("bus.events()", sizes.backlog, lambda: deque(bus.events(), maxlen=0)),
+        Side("bare XRANGE", sizes.backlog, lambda: deque(stage.log_entries(log), maxlen=0)),
         Side("bare XRANGE + json.loads", sizes.backlog, parsed),
     )
     ours, bare, with_json = taken

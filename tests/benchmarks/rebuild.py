@@ -9,7 +9,7 @@ from scratchbus.errors import ScratchbusError
 from tests.benchmarks.measure import Side, interleave
 from tests.benchmarks.processes import running
 from tests.benchmarks.rows import Floor, Row, rates
-from tests.benchmarks.stage import BATCH, Sizes, Stage, fill, given
+from tests.benchmarks.stage import BATCH, Sizes, Stage, add_each, fill, given
 
 
 def measure_rebuild(stage: Stage, sizes: Sizes) -> list[Row]:
@@ -21,10 +21,6 @@ def measure_rebuild(stage: Stage, sizes: Sizes) -> list[Row]:
     with running(_rebuild, stage.url, "rebuilt") as other:
         folded_counts: list[int] = []
         is_rebuilding = False
-
-        def add() -> None:
-            for item in items:
-                page.add(**item)
 
         def start() -> None:
             nonlocal is_rebuilding
@@ -45,8 +41,8 @@ def measure_rebuild(stage: Stage, sizes: Sizes) -> list[Row]:
 
         taken = interleave(
             sizes.rounds,
-            Side("page.add while the state is rebuilt", len(items), add, restart),
-            Side("page.add", len(items), add, rest),
+            Side("page.add while the state is rebuilt", len(items), lambda: add_each(page, items), restart),
+            Side("page.add", len(items), lambda: add_each(page, items), rest),
         )
         rest()
     ours, alone = taken

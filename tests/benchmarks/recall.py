@@ -9,7 +9,7 @@ from statistics import mean
 
 from scratchbus import Bus, NewObservation
 from tests.benchmarks.measure import Side, interleave
-from tests.benchmarks.recall_questions import QUESTIONS, Corpus, Question, open_corpus
+from tests.benchmarks.recall_questions import QUESTIONS, Corpus, Question
 from tests.benchmarks.rows import Floor, Row, times
 from tests.benchmarks.stage import BATCH, Sizes, Stage, catch_up
 
@@ -84,7 +84,7 @@ def _question(texts: list[str], chance: random.Random) -> str:
 
 def _quality(stage: Stage) -> list[Row]:
     """Answer all questions with `recall`, with FTS5 alone and with a substring search."""
-    corpus = open_corpus(stage.bus("recall-quality"))
+    corpus = Corpus(stage.bus("recall-quality"))
     engines = {"recall": _recalled(corpus), "FTS5 alone": _by_fts5(corpus), "substring": _by_substring(corpus)}
     kinds = dict.fromkeys(question.kind for question in QUESTIONS)
     rows = []

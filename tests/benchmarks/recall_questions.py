@@ -283,8 +283,3 @@ class Corpus:
         at = self.before if question.is_before else None
         found = self._bus.recall(question.text, scopes=SCOPES, sessions=SESSIONS, page="main", at=at)
         return [self._names[each.page, each.id] for each in found]
-
-
-def open_corpus(bus: Bus) -> Corpus:
-    """Write the corpus on a bus."""
-    return Corpus(bus)

@@ -56,6 +56,12 @@ def save(path: Path, about: Mapping[str, Any], parts: Mapping[str, list[Row]]) -
     path.write_text(json.dumps({**about, "parts": found}, indent=1) + "\n", encoding="utf-8")
 
 
+def console() -> Console:
+    """Return a console which is wide enough for the table."""
+    terminal = Console()
+    return terminal if terminal.is_terminal else Console(width=WIDE)
+
+
 def show(console: Console, about: Mapping[str, Any], parts: Mapping[str, list[Row]]) -> None:
     """Print the table, with colours and lines on a terminal only."""
     table = Table(box=box.SIMPLE_HEAD if console.is_terminal else None, padding=(0, 1), pad_edge=False)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
-from typing import Literal, Self
+from typing import Literal, Self, TypedDict, Unpack
 
 from tests.benchmarks.measure import Spread, Taken, pairwise
 
@@ -55,53 +54,32 @@ class Row:
         return self.ratio is not None and self.floor.holds(self.ratio.median)
 
 
-def rates(
-    taken: Taken,
-    ours: str,
-    theirs: str,
-    *,
-    what: str | None = None,
-    against: str | None = None,
-    floor: Floor | None = None,
-    note: str = "",
-) -> Row:
+class _Words(TypedDict, total=False):
+    """What else a row says; without `what` and `against`, it has the names of its sides."""
+
+    what: str
+    against: str
+    floor: Floor | None
+    note: str
+
+
+def rates(taken: Taken, ours: str, theirs: str, **words: Unpack[_Words]) -> Row:
     """Return the row that compares two sides by operations per second. More is better."""
-    return Row(
-        what or ours,
-        against or theirs,
-        "per second",
-        1 / median(taken[ours]),
-        1 / median(taken[theirs]),
-        pairwise(_inverted(taken[ours]), _inverted(taken[theirs])),
-        floor,
-        note,
-        {"ours": taken[ours], "theirs": taken[theirs]},
-    )
+    row = times(taken, ours, theirs, **words)
+    ratio = pairwise(*([1 / sample for sample in taken[side]] for side in (ours, theirs)))
+    return replace(row, unit="per second", ours=1 / row.ours, theirs=1 / median(taken[theirs]), ratio=ratio)
 
 
-def times(
-    taken: Taken,
-    ours: str,
-    theirs: str,
-    *,
-    what: str | None = None,
-    against: str | None = None,
-    floor: Floor | None = None,
-    note: str = "",
-) -> Row:
+def times(taken: Taken, ours: str, theirs: str, **words: Unpack[_Words]) -> Row:
     """Return the row that compares two sides by seconds per operation. Less is better."""
     return Row(
-        what or ours,
-        against or theirs,
+        words.get("what", ours),
+        words.get("against", theirs),
         "seconds",
         median(taken[ours]),
         median(taken[theirs]),
         pairwise(taken[ours], taken[theirs]),
-        floor,
-        note,
+        words.get("floor"),
+        words.get("note", ""),
         {"ours": taken[ours], "theirs": taken[theirs]},
     )
-
-
-def _inverted(samples: Sequence[float]) -> list[float]:
-    return [1 / sample for sample in samples]

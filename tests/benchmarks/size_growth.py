@@ -21,11 +21,11 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from scratchbus import Bus, NewObservation, Page
+from scratchbus import Bus, Page
 from scratchbus.archive.archive_check import verify as verify_archive
 from scratchbus.archive.archiver import archive_bus
 from scratchbus.archive.stores import open_store
-from tests.benchmarks.stage import BATCH, ROOM, TAGS, TYPES, Stage, catch_up, fill, given, open_stage
+from tests.benchmarks.stage import ROOM, TAGS, TYPES, Stage, add_each, catch_up, fill, given, open_stage, sighting
 from tests.benchmarks.time_slider import time_slider
 
 LIMIT = 20
@@ -151,15 +151,10 @@ def long_log(stage: Stage, size: int) -> list[Cost]:
 def _add_sightings(bus: Bus, size: int) -> tuple[list[str], Any]:
     """Write `size` events and some more; return the ids of the observations, and the position in between."""
     page, apart = bus.page(), max(1, size // SEEN)
-    ids: list[str] = []
-    for first in range(0, size, BATCH):
-        some = range(first, min(first + BATCH, size))
-        added = page.add_many([NewObservation(**given(each), dedupe_key=f"key-{each % apart}") for each in some])
-        ids += [one.id for one in added[: max(0, apart - first)]]
+    ids = fill(page, size, partial(sighting, apart=apart))[:apart]
     then = bus.position()
     page.link(ids[0], "action-1")
-    for each in range(RECENT - 1):
-        page.add(**given(each), dedupe_key=f"key-{each % apart}")
+    add_each(page, (sighting(each, apart) for each in range(RECENT - 1)))
     catch_up(bus)
     return ids, then
 

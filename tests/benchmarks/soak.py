@@ -23,8 +23,8 @@ import click
 
 from scratchbus import Bus
 from tests.benchmarks.measure import percentile
-from tests.benchmarks.processes import running
-from tests.benchmarks.stage import Stage, given, open_stage
+from tests.benchmarks.processes import resident, running
+from tests.benchmarks.stage import Stage, given, ignore_settings, open_stage
 from tests.benchmarks.svg import Panel, draw
 
 EVERY: Final = 5.0
@@ -93,20 +93,12 @@ def _rate(page: Any, seconds: float) -> float:
 
 
 def _measure(bus: Bus, stage: Stage, pids: Mapping[str, int], samples: list[float]) -> dict[str, float]:
-    values = {f"memory of {name}, MB": _resident(pid) / 1e6 for name, pid in pids.items()}
+    values = {f"memory of {name}, MB": resident(pid) / 1e6 for name, pid in pids.items()}
     values["engine's data, MB"] = float(stage.bare.info("memory")["used_memory"]) / 1e6
     values["lag"] = float(sum(shard.lag for shard in bus.status().shards))
     values["add p50, ms"] = percentile(samples, 50) * 1e3
     values["add p99, ms"] = percentile(samples, 99) * 1e3
     return values
-
-
-def _resident(pid: int) -> float:
-    """Return the resident memory of a process in bytes."""
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return float(line.split()[1]) * 1024
-    return 0.0
 
 
 @contextmanager
@@ -167,8 +159,7 @@ def charts(series: Series) -> str:
 @click.option("--svg", type=click.Path(dir_okay=False, path_type=Path), help="Where to save the charts as SVG.")
 def main(seconds: float, svg: Path | None) -> None:
     """Add at half the highest rate with all processes at work; exit with 1 if a memory grew by more than 5 %."""
-    for name in [name for name in os.environ if name.startswith("SCRATCHBUS_")]:
-        del os.environ[name]  # the settings of the user must not change the figures
+    ignore_settings()
     with open_stage() as stage:
         series = soak(stage, seconds, Path(stage.socket).parent)
     growth = grown(series)

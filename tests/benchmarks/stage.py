@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import redis
 
-from scratchbus import Bus, NewObservation
+from scratchbus import AsyncBus, Bus, NewObservation
 from scratchbus.engine.embedded.server import ensure_running, stop
 from scratchbus.eventlog.checkpoint import Checkpoint, Outcome, checkpoint_key
 from scratchbus.page import Page
@@ -82,6 +84,10 @@ class Stage:
         """Open a new bus on the engine; it is closed with the stage."""
         return self._opened.enter_context(Bus.connect(self.url, source="bench", bus=name, max_observations=room))
 
+    async def async_bus(self, name: str) -> AsyncBus:
+        """Open a new asyncio bus on the engine; the caller closes it."""
+        return await AsyncBus.connect(self.url, source="bench", bus=name, max_observations=ROOM)
+
     def entries(self, bus: Bus, count: int) -> list[dict[Any, Any]]:
         """Return the newest entries of a bus's log, for a bare client to write."""
         rows: Any = self.bare.xrevrange(bus.core.log.keys(0).log, count=count)
@@ -114,6 +120,12 @@ def open_stage() -> Iterator[Stage]:
         yield Stage(f"embedded:{directory}", engine.socket, bare, opened)
 
 
+def ignore_settings() -> None:
+    """Delete the settings of the user from the environment, because they must not change the figures."""
+    for name in [name for name in os.environ if name.startswith("SCRATCHBUS_")]:
+        del os.environ[name]
+
+
 def given(number: int) -> dict[str, Any]:
     """Return the arguments to add observation `number`."""
     return {
@@ -123,11 +135,29 @@ def given(number: int) -> dict[str, Any]:
     }
 
 
-def fill(page: Page, count: int) -> list[str]:
+def add_each(page: Page, items: Iterable[dict[str, Any]]) -> None:
+    """Add observations one at a time."""
+    for item in items:
+        page.add(**item)
+
+
+def ack_each(bus: Bus, name: str, count: int) -> None:
+    """Handle the first `count` events with a new subscription."""
+    with bus.subscribe(name) as deliveries:
+        for delivery in islice(deliveries, count):
+            delivery.ack()
+
+
+def sighting(number: int, apart: int) -> dict[str, Any]:
+    """Return the arguments to add observation `number`, which is seen again `apart` observations later."""
+    return given(number) | {"dedupe_key": f"key-{number % apart}"}
+
+
+def fill(page: Page, count: int, item: Callable[[int], dict[str, Any]] = given) -> list[str]:
     """Add `count` observations in batches; return their ids."""
     ids: list[str] = []
     for first in range(0, count, BATCH):
-        batch = [NewObservation(**given(number)) for number in range(first, min(first + BATCH, count))]
+        batch = [NewObservation(**item(number)) for number in range(first, min(first + BATCH, count))]
         ids += [observation.id for observation in page.add_many(batch)]
     return ids
 

@@ -20,7 +20,7 @@ from rich.table import Table
 
 from scratchbus import NewObservation
 from scratchbus.engine.drivers import Engine
-from tests.benchmarks.stage import FULL, QUICK, Sizes, Stage, catch_up, fill, given, open_stage
+from tests.benchmarks.stage import FULL, QUICK, Sizes, Stage, ack_each, add_each, catch_up, fill, given, open_stage
 
 ROUNDS = 7
 
@@ -111,26 +111,14 @@ def measure(stage: Stage, sizes: Sizes) -> list[Spent]:
         stage.forget_folded(folding)
 
     def deliver() -> None:
-        left = sizes.backlog
-        with folding.subscribe(f"stages-{next(numbers)}") as deliveries:
-            for delivery in deliveries:
-                delivery.ack()
-                left -= 1
-                if not left:
-                    return
+        ack_each(folding, f"stages-{next(numbers)}", sizes.backlog)
 
     ready = [NewObservation(**item) for item in items[:500]]
     return [
-        _measure(stage, "page.add", len(items), lambda: [page.add(**item) for item in items], _nothing),
+        _measure(stage, "page.add", len(items), lambda: add_each(page, items), _nothing),
         _measure(stage, "add_many of 500, each", len(ready), lambda: page.add_many(ready), _nothing),
         _measure(stage, "active(), 100 open", 100, lambda: [read.active(limit=None) for _ in range(100)], _nothing),
-        _measure(
-            stage,
-            "fold and commit, each",
-            sizes.backlog,
-            lambda: catch_up(folding),
-            lambda: stage.forget_folded(folding),
-        ),
+        _measure(stage, "fold and commit, each", sizes.backlog, lambda: catch_up(folding), forget),
         _measure(stage, "delivery and ack, each", sizes.backlog, deliver, _nothing),
     ]
 

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import datetime
 from functools import partial
 from multiprocessing.connection import Connection
-from pathlib import Path
 
+from tests.benchmarks.http_api import served
 from tests.benchmarks.measure import percentile
-from tests.benchmarks.processes import running
+from tests.benchmarks.processes import resident, running
 from tests.benchmarks.rows import Floor, Row
 from tests.benchmarks.stage import Sizes, Stage, given
 
@@ -29,10 +25,10 @@ def measure_streams(stage: Stage, sizes: Sizes) -> list[Row]:
     count = 5 * sizes.followers
     bus = stage.bus("streams", room=10 * sizes.published)
     page = bus.page()
-    with _serving(stage.url, "streams") as (pid, port), running(_listen, port) as clients:
+    with served(stage.url, "streams") as (port, pid), running(_listen, port) as clients:
         clients.send(1)
         clients.receive()
-        before = _resident(pid)
+        before = resident(pid)
         clients.send(count)
         clients.receive()
         begin = time.monotonic()
@@ -41,39 +37,13 @@ def measure_streams(stage: Stage, sizes: Sizes) -> list[Row]:
             time.sleep(max(0.0, begin + (number + 1) / PER_SECOND - time.monotonic()))
         clients.send(sizes.published)
         delays = clients.receive()
-        each = (_resident(pid) - before) / count
+        each = (resident(pid) - before) / count
     what = f"{count:,} clients of one server, {PER_SECOND} events a second"
     return [
         Row(f"{what}: an event at a client, p99", "", "seconds", percentile(delays, 99),
             floor=Floor("ours", "at most", 1.0), note=f"median {percentile(delays, 50) * 1e3:,.0f} ms"),
         Row(f"{what}: memory of the server for a client", "", "bytes", each, floor=Floor("ours", "at most", 100_000)),
     ]  # fmt: skip
-
-
-@contextmanager
-def _serving(url: str, bus: str) -> Iterator[tuple[int, int]]:
-    """Run a server; yield its pid and its port."""
-    command = [sys.executable, "-m", "scratchbus.cli", "--url", url, "serve", "--listen", "0", "--no-open"]
-    environment = os.environ | {"SCRATCHBUS_BUS": bus}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
-        try:
-            assert process.stdout is not None
-            found = None
-            while found is None:
-                line = process.stdout.readline()
-                if not line:
-                    raise RuntimeError("the server ended")
-                found = re.search(r":(\d+)/api", line)
-            yield process.pid, int(found[1])
-        finally:
-            process.terminate()
-
-
-def _resident(pid: int) -> int:
-    """Return the resident memory of a process in bytes."""
-    found = re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())
-    assert found is not None
-    return 1024 * int(found[1])
 
 
 def _listen(pipe: Connection, port: int) -> None:

@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from tests.benchmarks import report
 from tests.benchmarks.peers.with_eventsourcing import measure_eventsourcing
@@ -48,10 +47,7 @@ def main(only: str | None, rounds: int, events: int, file: Path) -> None:
             if "machine" not in about:
                 about["machine"] = report.machine(stage.bare, *PEERS)
             rows[name] = PEERS[name](stage, rounds, events)
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=report.WIDE)
-    report.show(console, about, rows)
+    report.show(report.console(), about, rows)
     report.save(file, about, rows)
     click.echo(f"saved to {file}", err=True)
 

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from itertools import count
 from typing import Any, NamedTuple
 
-from scratchbus import AsyncBus, NewObservation
+from scratchbus import NewObservation
 from tests.benchmarks.measure import Side
-from tests.benchmarks.stage import BATCH, ROOM, Stage, fill, given
+from tests.benchmarks.stage import BATCH, Stage, ack_each, add_each, fill, given
 
 Prepare = Callable[[], object]
 
@@ -32,13 +32,9 @@ def ours(stage: Stage, runner: asyncio.Runner, events: int, prepare: Prepare) ->
     page = stage.bus("published").page()
     followed = stage.bus("consumed")
     fill(followed.page(), events)
-    published_async = runner.run(_connected(stage, "published-async"))
-    consumed_async = runner.run(_connected(stage, "consumed"))
+    published_async = runner.run(stage.async_bus("published-async"))
+    consumed_async = runner.run(stage.async_bus("consumed"))
     names = (f"bench-{number}" for number in count())
-
-    def add() -> None:
-        for item in items:
-            page.add(**item)
 
     async def add_async() -> None:
         page = published_async.page()
@@ -48,15 +44,6 @@ def ours(stage: Stage, runner: asyncio.Runner, events: int, prepare: Prepare) ->
     def add_many() -> None:
         for first in range(0, events, BATCH):
             page.add_many([NewObservation(**item) for item in items[first : first + BATCH]])
-
-    def consume() -> None:
-        left = events
-        with followed.subscribe(next(names)) as deliveries:
-            for delivery in deliveries:
-                delivery.ack()
-                left -= 1
-                if not left:
-                    return
 
     async def consume_async() -> None:
         left = events
@@ -72,16 +59,12 @@ def ours(stage: Stage, runner: asyncio.Runner, events: int, prepare: Prepare) ->
 
     try:
         yield Ours(
-            side("page.add", add),
+            side("page.add", lambda: add_each(page, items)),
             side("await page.add", lambda: runner.run(add_async())),
             side(f"page.add_many of {BATCH}", add_many),
-            side("bus.subscribe, ack each", consume),
+            side("bus.subscribe, ack each", lambda: ack_each(followed, next(names), events)),
             side("bus.subscribe of AsyncBus, ack each", lambda: runner.run(consume_async())),
         )
     finally:
         runner.run(published_async.close())
         runner.run(consumed_async.close())
-
-
-async def _connected(stage: Stage, name: str) -> AsyncBus:
-    return await AsyncBus.connect(stage.url, source="bench", bus=name, max_observations=ROOM)

@@ -9,6 +9,7 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
+from tests.benchmarks.processes import resident
 from tests.faults.history.arena import Arena
 from tests.faults.history.case import Case, Violation
 from tests.faults.history.judge import judge_end
@@ -20,7 +21,6 @@ PACE = 10.0
 """The factor by which pauses of processes are longer than in a round."""
 
 _MB = 1e6
-_STATUS = "/proc/{}/status"
 
 
 class Limits(NamedTuple):
@@ -100,7 +100,7 @@ def _slope(samples: Sequence[tuple[float, float]]) -> float:
 
 
 def _measure(cast: Cast, arena: Arena, directory: Path) -> dict[str, float]:
-    sizes = {f"memory of {member}": _resident(pid) for member, pid in cast.pids().items()}
+    sizes = {f"memory of {member}": float(resident(pid)) for member, pid in cast.pids().items()}
     engines = {"primary": arena.primary, "replica": arena.replica}
     for name, server in engines.items():
         with server.client() as client:
@@ -108,15 +108,6 @@ def _measure(cast: Cast, arena: Arena, directory: Path) -> dict[str, float]:
     parts = {f"disk of {name}": _size(server.directory) for name, server in engines.items()}
     parts["disk of archive"] = _size(directory / "archive")
     return sizes | parts | {"disk": sum(parts.values())}
-
-
-def _resident(pid: int) -> float:
-    """Return the resident memory of a process; 0 if the system does not report it, or the process has ended."""
-    try:
-        lines = Path(_STATUS.format(pid)).read_text().splitlines()
-    except OSError:
-        return 0.0
-    return next((float(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS:")), 0.0)
 
 
 def _size(directory: Path) -> float:
