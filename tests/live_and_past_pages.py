@@ -28,39 +28,8 @@ def count_folds(monkeypatch: pytest.MonkeyPatch) -> list[Event]:
     return folded
 
 
-class SeenLive:
-    """A page whose writes go to the engine, and whose reads come from a live view."""
-
-    def __init__(self, page: Page, views: ExitStack) -> None:
-        self._page = page
-        self._bus = cast(Bus, page._bus)
-        self._view = views.enter_context(self._bus.view(page.name))
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._page, name)
-
-    def get(self, id: str) -> Any:
-        return self.view.get(id)
-
-    def list(self, **filters: Any) -> Observations:
-        return self.view.list(**filters)
-
-    def count(self, *filters: Any, **more: Any) -> int:
-        return self.view.count(*filters, **more)
-
-    def active(self, limit: int | None = None) -> Observations:
-        return self.view.active(limit)
-
-    @property
-    def view(self) -> View:
-        """The view, up to date with the log and with the engine's clock."""
-        self._view.wait_for(self._bus.position())
-        self._bus.converse(self._view._open().keep())
-        return self._view
-
-
-class SeenBack:
-    """A page whose writes go to the engine, and whose reads come from the page as of now."""
+class _Seen:
+    """A page whose writes go to the engine, and whose reads come from elsewhere."""
 
     def __init__(self, page: Page) -> None:
         self._page = page
@@ -69,23 +38,46 @@ class SeenBack:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._page, name)
 
+    @property
+    def _reads(self) -> View | PastPage:
+        raise NotImplementedError
+
     def get(self, id: str) -> Any:
-        return self.past.get(id)
+        return self._reads.get(id)
 
     def list(self, **filters: Any) -> Observations:
-        return self.past.list(**filters)
+        return self._reads.list(**filters)
 
     def count(self, *filters: Any, **more: Any) -> int:
-        return self.past.count(*filters, **more)
+        return self._reads.count(*filters, **more)
 
     def active(self, limit: int | None = None) -> Observations:
-        return self.past.active(limit)
+        return self._reads.active(limit)
 
-    def history(self, id: str) -> Any:
-        return self.past.history(id)
+
+class SeenLive(_Seen):
+    """A page whose reads come from a live view."""
+
+    def __init__(self, page: Page, views: ExitStack) -> None:
+        super().__init__(page)
+        self._view = views.enter_context(self._bus.view(page.name))
 
     @property
-    def past(self) -> PastPage:
+    def _reads(self) -> View:
+        """The view, up to date with the log and with the engine's clock."""
+        self._view.wait_for(self._bus.position())
+        self._bus.converse(self._view._open().keep())
+        return self._view
+
+
+class SeenBack(_Seen):
+    """A page whose reads come from the page as of now."""
+
+    def history(self, id: str) -> Any:
+        return self._reads.history(id)
+
+    @property
+    def _reads(self) -> PastPage:
         """The page as of now, by the engine's clock."""
         core = self._bus.core
         now = self._bus.converse(query_page(core.log, self._page.name, core.fresh, "get")).now

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import Callable
-from functools import partial
+from asyncio import StreamReader, StreamWriter
+from collections.abc import Callable, Coroutine
 from random import Random
-from typing import Literal, Self, cast
+from typing import Any, Literal
 
 import hiredis
 
+from tests.faults.forwarder import Forwarder
 from tests.faults.servers import Server
 
 Cut = Literal["request", "reply"]
@@ -21,7 +21,7 @@ class Lost(Exception):
     """Raised to cut a connection."""
 
 
-class Proxy:
+class Proxy(Forwarder):
     """Forwards to a server's unix socket, and cuts connections or withholds data.
 
     A client with its own door can be cut off alone. `withhold` holds back one direction until `release` delivers it: a
@@ -32,21 +32,17 @@ class Proxy:
     """
 
     def __init__(self, server: Server) -> None:
+        super().__init__()
         self._target = str(server.socket)
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="proxy", daemon=True)
         self._is_lost: Callable[[Cut], bool] = lambda kind: False
         self._meanwhile: Callable[[], object] = lambda: None
         self._keeps = self._is_mute = False
         self._late = 0.0
         self._doors: dict[str, int] = {}
-        self._servers: list[asyncio.Server] = []
         self._gates: dict[tuple[str, Cut], asyncio.Event] = {}
-        self._kept: list[tuple[asyncio.StreamReader, asyncio.StreamWriter, bytes]] = []
-        self._links: set[asyncio.Task[None]] = set()
+        self._kept: list[tuple[StreamReader, StreamWriter, bytes]] = []
         self._failure: Exception | None = None
         self.cuts = 0
-        self.port = 0
 
     @property
     def url(self) -> str:
@@ -92,7 +88,7 @@ class Proxy:
     def door(self, name: str) -> str:
         """Return the URL of a door, a port of its own for one client, whose name `withhold` and `release` take."""
         if name not in self._doors:
-            self._doors[name] = asyncio.run_coroutine_threadsafe(self._open(name), self._loop).result(30)
+            self._doors[name] = self._run(self._open(name))
         return f"redis://127.0.0.1:{self._doors[name]}"
 
     def withhold(self, kind: Cut, name: str = "") -> None:
@@ -115,31 +111,30 @@ class Proxy:
     def fail_over(self, server: Server) -> None:
         """Cut all connections, and lead new ones to another server."""
         self.lead_to(server)
-        asyncio.run_coroutine_threadsafe(self._cut_all(), self._loop).result(30)
+        self._run(self._cut_all())
 
     def deliver(self) -> None:
         """Send the kept requests to the server, and wait for its replies, which are dropped."""
-        asyncio.run_coroutine_threadsafe(self._deliver(), self._loop).result(30)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        self.port = asyncio.run_coroutine_threadsafe(self._open(""), self._loop).result(30)
-        return self
+        self._run(self._deliver())
 
     def __exit__(self, *exc: object) -> None:
-        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result(30)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        super().__exit__(*exc)
         if self._failure is not None:
             raise self._failure
 
     # -- in the thread of the loop ---------------------------------------------------------------------------------
 
-    async def _open(self, name: str) -> int:
-        self._servers.append(await asyncio.start_server(partial(self._link, name), "127.0.0.1", 0))
-        port: int = self._servers[-1].sockets[0].getsockname()[1]
-        return port
+    async def _connect(self) -> tuple[StreamReader, StreamWriter]:
+        return await asyncio.open_unix_connection(self._target)
+
+    def _pumps(
+        self, door: str, client: tuple[StreamReader, StreamWriter], server: tuple[StreamReader, StreamWriter]
+    ) -> tuple[Coroutine[Any, Any, None], Coroutine[Any, Any, None]]:
+        there = self._pump(door, client[0], server[1], "request", server[0])
+        return there, self._pump(door, server[0], client[1], "reply", server[0])
+
+    def _is_kept(self, writer: StreamWriter) -> bool:
+        return any(kept[1] is writer for kept in self._kept)
 
     def _gate(self, name: str, kind: Cut) -> asyncio.Event:
         gate = self._gates.get((name, kind))
@@ -148,36 +143,8 @@ class Proxy:
             gate.set()
         return gate
 
-    async def _link(self, name: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        link = cast("asyncio.Task[None]", asyncio.current_task())
-        self._links.add(link)
-        try:
-            up_reader, up_writer = await asyncio.open_unix_connection(self._target)
-            pumps = [
-                asyncio.ensure_future(self._pump(name, reader, up_writer, "request", up_reader)),
-                asyncio.ensure_future(self._pump(name, up_reader, writer, "reply", up_reader)),
-            ]
-            try:
-                await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                if not any(kept[1] is up_writer for kept in self._kept):
-                    up_writer.transport.abort()
-                for pump in pumps:
-                    pump.cancel()
-                await asyncio.gather(*pumps, return_exceptions=True)
-        except (OSError, asyncio.CancelledError):
-            pass  # the server is gone, or all connections are cut
-        finally:
-            writer.transport.abort()
-            self._links.discard(link)
-
     async def _pump(
-        self,
-        name: str,
-        source: asyncio.StreamReader,
-        sink: asyncio.StreamWriter,
-        kind: Cut,
-        replies: asyncio.StreamReader,
+        self, name: str, source: StreamReader, sink: StreamWriter, kind: Cut, replies: StreamReader
     ) -> None:
         parser = hiredis.Reader()
         gates = self._gate("", kind), self._gate(name, kind)
@@ -212,15 +179,7 @@ class Proxy:
             writer.transport.abort()
         self._kept.clear()
 
-    async def _cut_all(self) -> None:
-        while links := list(self._links):
-            for link in links:
-                link.cancel()
-            await asyncio.gather(*links, return_exceptions=True)
-
     async def _close(self) -> None:
-        for server in self._servers:
-            server.close()
-        await self._cut_all()
+        await super()._close()
         for _, writer, _ in self._kept:
             writer.transport.abort()
