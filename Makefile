@@ -53,18 +53,18 @@ check: setup ## check format, lint, types, and the direction of imports
 	@$(BIN)/ruff check
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
-	@$(BIN)/python tools/generate_blocking.py --check
-	@$(BIN)/python tools/generate_help.py --check
-	@$(BIN)/python tools/generate_tools.py --check
-	@$(BIN)/python tools/generate_types.py --check
-	@$(BIN)/python tools/generate_reference.py --check
+	@$(BIN)/python -m tools.generate_blocking --check
+	@$(BIN)/python -m tools.generate_help --check
+	@$(BIN)/python -m tools.generate_tools --check
+	@$(BIN)/python -m tools.generate_types --check
+	@$(BIN)/python -m tools.generate_reference --check
 
 generate: setup ## write what is derived from the code: blocking facades, help, MCP tools, shipped types, reference
-	@$(BIN)/python tools/generate_blocking.py
-	@$(BIN)/python tools/generate_help.py
-	@$(BIN)/python tools/generate_types.py
-	@$(BIN)/python tools/generate_tools.py
-	@$(BIN)/python tools/generate_reference.py
+	@$(BIN)/python -m tools.generate_blocking
+	@$(BIN)/python -m tools.generate_help
+	@$(BIN)/python -m tools.generate_types
+	@$(BIN)/python -m tools.generate_tools
+	@$(BIN)/python -m tools.generate_reference
 
 house: setup ## measure the code: its size, its rooms, and what one add and one active pass through
 	@$(BIN)/python tools/house.py

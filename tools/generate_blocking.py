@@ -22,7 +22,8 @@ import sys
 import tokenize
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+from tools.generated import ROOT, write_or_check
+
 RUFF = shutil.which("ruff", path=str(Path(sys.executable).parent)) or "ruff"
 FIXED = "I001,F401,RUF100"
 """The rules of ruff that are applied: imports are sorted, and what only asyncio code needs goes."""
@@ -147,19 +148,12 @@ def target_of(source: Path) -> Path:
 
 def main() -> int:
     """Write the blocking facades, or with `--check` say which are stale."""
-    stale = []
+    texts = {}
     for source in sorted((ROOT / "scratchbus").rglob(f"*{SUFFIX}.py")):
-        target, text = target_of(source), generated(source)
-        if not target.exists() or NOTE not in target.read_text("utf-8"):
-            continue  # written by hand
-        if target.read_text("utf-8") != text:
-            stale.append(str(target.relative_to(ROOT)))
-            if "--check" not in sys.argv:
-                target.write_text(text, "utf-8")
-    if "--check" in sys.argv and stale:
-        print(f"stale: {', '.join(stale)}; run `make generate`", file=sys.stderr)
-        return 1
-    return 0
+        target = target_of(source)
+        if target.exists() and NOTE in target.read_text("utf-8"):  # else it is written by hand
+            texts[target] = generated(source)
+    return write_or_check(texts)
 
 
 if __name__ == "__main__":

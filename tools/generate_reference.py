@@ -10,9 +10,10 @@ import inspect
 import re
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
-FILE = Path(__file__).parents[1] / "docs" / "reference.md"
+from tools.generated import ROOT, write_or_check
+
+FILE = ROOT / "docs" / "reference.md"
 
 HEAD = """\
 # Reference
@@ -111,17 +112,5 @@ def reference() -> str:
     return "\n".join(parts)
 
 
-def main() -> int:
-    """Write the page, or with `--check` say whether it is stale."""
-    text = reference()
-    if FILE.exists() and FILE.read_text("utf-8") == text:
-        return 0
-    if "--check" in sys.argv:
-        print(f"stale: {FILE.name}; run `make generate`", file=sys.stderr)
-        return 1
-    FILE.write_text(text, "utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check({FILE: reference()}))

@@ -10,15 +10,15 @@ import json
 import sys
 from collections.abc import Mapping
 from inspect import getdoc
-from pathlib import Path
 from typing import Any, get_type_hints
 
 from pydantic import TypeAdapter
 
 from scratchbus.mcp.groups import GROUPS
 from scratchbus.mcp.toolbox import arguments_model
+from tools.generated import ROOT, write_or_check
 
-PACKAGE = Path(__file__).parents[1] / "scratchbus"
+PACKAGE = ROOT / "scratchbus"
 TOOLS_FILE = PACKAGE / "mcp" / "tools.json"
 NAMES_FILE = PACKAGE / "context" / "tool_groups.py"
 
@@ -107,21 +107,5 @@ def without_null(schema: dict[str, Any]) -> dict[str, Any]:
     return {"anyOf": choices, **rest} if choices else schema
 
 
-def main() -> int:
-    """Write the files, or with `--check` say which are stale."""
-    stale = {
-        file: new
-        for file, new in ((TOOLS_FILE, tools_text()), (NAMES_FILE, names_text()))
-        if not file.exists() or file.read_text("utf-8") != new
-    }
-    if "--check" in sys.argv:
-        for file in stale:
-            print(f"stale: {file.name}; run `make generate`", file=sys.stderr)
-        return 1 if stale else 0
-    for file, new in stale.items():
-        file.write_text(new, "utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check({TOOLS_FILE: tools_text(), NAMES_FILE: names_text()}))

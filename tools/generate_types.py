@@ -8,13 +8,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-from pathlib import Path
 
 from scratchbus.domain import lifecycle
 from scratchbus.domain.registry import ObservationType
 from scratchbus.domain.registry_yaml import parse_registry
+from tools.generated import ROOT, write_or_check
 
-ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "config" / "observation_types.yaml"
 FILE = ROOT / "scratchbus" / "domain" / "shipped_types.py"
 
@@ -58,17 +57,5 @@ def _literal(value: object) -> str:
     return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else format(value, "_")
 
 
-def main() -> int:
-    """Write the file, or with `--check` say whether it is stale."""
-    new = text()
-    if FILE.exists() and FILE.read_text("utf-8") == new:
-        return 0
-    if "--check" in sys.argv:
-        print(f"stale: {FILE.name}; run `make generate`", file=sys.stderr)
-        return 1
-    FILE.write_text(new, "utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check({FILE: text()}))

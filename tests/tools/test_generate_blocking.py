@@ -5,7 +5,8 @@ import textwrap
 
 import pytest
 
-from tools.generate_blocking import NOTE, ROOT, blocking, generated, target_of
+from tools.generate_blocking import NOTE, blocking, generated, target_of
+from tools.generated import ROOT
 
 SOURCES = [
     source
