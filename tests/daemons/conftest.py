@@ -23,6 +23,7 @@ from structlog.testing import LogCapture
 from scratchbus import Bus, Page
 from scratchbus.engine.embedded.binary import find_binary
 from tests import launcher
+from tests.threads import Threads
 from tests.waiting import PATIENCE, eventually
 
 Run = Callable[[threading.Event], None]
@@ -165,23 +166,8 @@ def running() -> Callable[[Run], contextlib.AbstractContextManager[None]]:
 
     @contextlib.contextmanager
     def in_thread(run: Run) -> Iterator[None]:
-        stop, problems = threading.Event(), list[BaseException]()
-
-        def work() -> None:
-            try:
-                run(stop)
-            except BaseException as problem:
-                problems.append(problem)
-
-        thread = threading.Thread(target=work)
-        thread.start()
-        try:
+        threads = Threads(lambda: run(threads.stop))
+        with threads:
             yield
-        finally:
-            stop.set()
-            thread.join(30)
-        eventually(lambda: not thread.is_alive(), "the work has stopped")
-        if problems:
-            raise problems[0]
 
     return in_thread

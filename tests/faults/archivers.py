@@ -31,12 +31,15 @@ def connect(url: str, bus: str, directory: Path, **more: Any) -> Bus:
 def archive(url: str, bus: str, directory: Path) -> None:
     """Archive once, as soon as the lease of a killed archiver has ended."""
     with connect(url, bus, directory) as opened:
-        while True:
-            try:
-                archive_bus(opened, lease=LEASE)
-                return
-            except ArchiveBusy:
-                continue
+        _once_free(lambda: archive_bus(opened, lease=LEASE))
+
+
+def _once_free(act: Callable[[], object]) -> None:
+    """Act once no other process archives."""
+    while True:
+        with suppress(ArchiveBusy):
+            act()
+            return
 
 
 def archive_repeatedly(url: str, bus: str, directory: Path, stop: Path) -> None:
@@ -58,12 +61,7 @@ def archive_and_die(url: str, bus: str, directory: Path, step: int, steps: Path)
 def erase(url: str, bus: str, directory: Path, id: str) -> None:
     """Erase once, as soon as the lease of a killed process has ended."""
     with connect(url, bus, directory) as opened:
-        while True:
-            try:
-                opened.page().erase(id, reason="asked for")
-                return
-            except ArchiveBusy:
-                continue
+        _once_free(lambda: opened.page().erase(id, reason="asked for"))
 
 
 def erase_and_die(url: str, bus: str, directory: Path, id: str, step: int, steps: Path) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
-from scratchbus import Bus
+from scratchbus import Bus, Delivery
 from scratchbus.errors import LeaseLost
 
 
@@ -18,29 +18,26 @@ def consume(url: str, bus: str, name: str, said: Path, settings: dict[str, Any])
         connected.subscribe(name, kinds=["added"]) as deliveries,
     ):
         for delivery in deliveries:
-            event: Any = delivery.event
-            file.write(f"handled {event.content}\n")
-            try:
-                delivery.ack()
-                file.write(f"acked {event.content}\n")
-            except LeaseLost:
-                file.write(f"lost {event.content}\n")
+            _handle(delivery, file)
 
 
 def consume_late(url: str, bus: str, name: str, said: Path, release: Path) -> None:
     """Take one event, and ack it once the file `release` exists; then end."""
     with said.open("a", buffering=1) as file, Bus.connect(url, bus=bus, source=said.name) as connected:
         deliveries = connected.subscribe(name, kinds=["added"])
-        delivery = next(deliveries)
-        event: Any = delivery.event
-        file.write(f"handled {event.content}\n")
-        while not release.exists():
-            time.sleep(0.01)
-        try:
-            delivery.ack()
-            file.write(f"acked {event.content}\n")
-        except LeaseLost:
-            file.write(f"lost {event.content}\n")
+        _handle(next(deliveries), file, release)
+
+
+def _handle(delivery: Delivery, file: TextIO, release: Path | None = None) -> None:
+    event: Any = delivery.event
+    file.write(f"handled {event.content}\n")
+    while release is not None and not release.exists():
+        time.sleep(0.01)
+    try:
+        delivery.ack()
+        file.write(f"acked {event.content}\n")
+    except LeaseLost:
+        file.write(f"lost {event.content}\n")
 
 
 def publish(url: str, bus: str, count: int, said: Path) -> None:

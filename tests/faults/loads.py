@@ -2,57 +2,38 @@
 
 from __future__ import annotations
 
-import threading
 from collections import defaultdict
-from typing import Any, Self
+from functools import partial
+from typing import Any
 
 from scratchbus import Bus
 from scratchbus.errors import EngineError, LogRewound
+from tests.threads import Threads
 from tests.waiting import eventually
 
 
-class Load:
+class Load(Threads):
     """Writers with one bus each, which retry each write with the same event id until it is acknowledged.
 
     `pages` is the number of pages that they write to in turn.
     """
 
     def __init__(self, url: str, bus: str, *, writers: int = 3, pages: int = 12, **settings: Any) -> None:
-        self._stop = threading.Event()
-        self._failures: list[BaseException] = []
+        names = [f"w{number}" for number in range(writers)]
+        super().__init__(*(partial(self._write, url, bus, name, settings) for name in names))
         self._pages = pages
         self.acknowledged: list[str] = []
         self.troubles: set[str] = set()
-        self._threads = [
-            threading.Thread(target=self._guarded, args=(url, bus, f"w{number}", settings)) for number in range(writers)
-        ]
-
-    def __enter__(self) -> Self:
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._stop.set()
-        for thread in self._threads:
-            thread.join(40)
-        assert not self._failures, self._failures
 
     def wait_for(self, more: int) -> None:
         """Wait until this many more writes are acknowledged."""
         goal = len(self.acknowledged) + more
-        eventually(lambda: len(self.acknowledged) >= goal or self._failures)
-
-    def _guarded(self, *args: Any) -> None:
-        try:
-            self._write(*args)
-        except BaseException as failure:
-            self._failures.append(failure)
+        eventually(lambda: len(self.acknowledged) >= goal or self.failures)
 
     def _write(self, url: str, name: str, writer: str, settings: dict[str, Any]) -> None:
         with Bus.connect(url, bus=name, source=writer, max_observations=100_000, **settings) as bus:
             number = 0
-            while not self._stop.is_set():
+            while not self.stop.is_set():
                 number += 1
                 page, event_id = bus.page(f"page-{number % self._pages}"), f"{writer}-{number}"
                 while True:
@@ -60,21 +41,19 @@ class Load:
                         page.add("observation", event_id, event_id=event_id, tags=[writer])
                     except EngineError as trouble:
                         self.troubles.add(type(trouble).__name__)
-                        if self._stop.wait(0.05):
+                        if self.stop.wait(0.05):
                             return
                     else:
                         self.acknowledged.append(event_id)
                         break
 
 
-class Reading:
+class Reading(Threads):
     """A follower of all events of a bus, which starts over on LogRewound."""
 
     def __init__(self, url: str, bus: str) -> None:
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._follow, args=(url, bus))
+        super().__init__(partial(self._follow, url, bus))
         self.rewound = 0
-        self.failure: BaseException | None = None
         self.seen: dict[str, list[str]] = defaultdict(list)
 
     def ids(self) -> set[str]:
@@ -82,25 +61,13 @@ class Reading:
         return {id for page in list(self.seen.values()) for id in page}
 
     def _follow(self, url: str, name: str) -> None:
-        try:
-            with Bus.connect(url, bus=name, source="reader") as bus:
-                while not self._stop.is_set():
-                    try:
-                        for event in bus.events(follow=True, stop=self._stop):
-                            self.seen[event.page].append(event.id)
-                    except LogRewound:
-                        self.rewound += 1
-                        self.seen.clear()
-                    except EngineError:
-                        self.seen.clear()
-        except BaseException as failure:
-            self.failure = failure
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._stop.set()
-        self._thread.join(40)
-        assert self.failure is None, self.failure
+        with Bus.connect(url, bus=name, source="reader") as bus:
+            while not self.stop.is_set():
+                try:
+                    for event in bus.events(follow=True, stop=self.stop):
+                        self.seen[event.page].append(event.id)
+                except LogRewound:
+                    self.rewound += 1
+                    self.seen.clear()
+                except EngineError:
+                    self.seen.clear()

@@ -20,6 +20,7 @@ from tests.faults.loads import Load, Reading
 from tests.faults.roles import READS, login, write_access_list
 from tests.faults.servers import free_port
 from tests.inspection import project
+from tests.threads import Threads
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
@@ -142,33 +143,20 @@ def kill_the_master_under_load(watched: Watched, bus: Bus) -> None:
     assert check(bus, Acknowledged(event_ids=load.acknowledged)) == []
 
 
-class Projecting:
+class Projecting(Threads):
     """A projector in a thread, restarted on LogRewound."""
 
     def __init__(self, url: str, bus: str) -> None:
-        self._stop = threading.Event()
+        super().__init__(self._work)
         self._bus = Bus.connect(url, bus=bus, source="projector")
-        self._thread = threading.Thread(target=self._work)
-        self._failure: BaseException | None = None
 
     def _work(self) -> None:
-        try:
-            while not self._stop.is_set():
+        with self._bus:
+            while not self.stop.is_set():
                 try:
-                    run_projector(self._bus, self._stop)
+                    run_projector(self._bus, self.stop)
                 except LogRewound:
-                    self._stop.wait(0.01)
-        except BaseException as failure:
-            self._failure = failure
-
-    def __enter__(self) -> None:
-        self._thread.start()
-
-    def __exit__(self, *exc: object) -> None:
-        self._stop.set()
-        self._thread.join(30)
-        self._bus.close()
-        assert self._failure is None, self._failure
+                    self.stop.wait(0.01)
 
 
 def test_writers_do_not_notice_a_planned_failover(watched: Watched, bus: Bus) -> None:
