@@ -223,9 +223,10 @@ def test_invalid_input_stops_no_agent(hooks: Hooks, name: str, given: bytes):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_an_unreachable_engine_stops_no_agent(hooks: Hooks, name: str):
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    out = hooks.raw(name, b'{"session_id": "c1", "prompt": "x"}', "--url", f"redis://127.0.0.1:{port}")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # nobody listens there, and nobody else gets the port
+        url = f"redis://127.0.0.1:{taken.getsockname()[1]}"
+        out = hooks.raw(name, b'{"session_id": "c1", "prompt": "x"}', "--url", url)
     assert not out
     assert "the agent goes on without it" in hooks.err
 

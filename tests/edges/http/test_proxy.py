@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ import trustme
 from scratchbus import McpIdentity, McpTokens, new_id
 from tests.edges.conftest import ROOT
 from tests.edges.http.event_servers import CLIENT, Listener, Served, ServedBus, open_bus
+from tests.faults.servers import free_port
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.slow
@@ -45,12 +45,6 @@ class Proxied(NamedTuple):
         found: str = answer.headers[AT]
         assert found in self.servers
         return found
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
 
 
 def _documented() -> str:
@@ -97,7 +91,7 @@ def behind_proxy(engine: str, directory: Path) -> Iterator[Proxied]:
     """Run a proxy and two servers of a new bus until the block ends."""
     if NGINX is None:
         pytest.skip("nginx is not installed; on Debian: apt-get install nginx-light")
-    port = _free_port()
+    port = free_port()
     tokens = McpTokens(directory / "tokens.yaml")
     token = tokens.add("stranger", McpIdentity.of("stranger", kind="subagent"), scopes=SCOPES)
     options = ("--tokens", str(tokens.path), "--host", f"127.0.0.1:{port}")
