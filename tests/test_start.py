@@ -269,7 +269,7 @@ def test_a_process_forked_during_an_import_can_import(tmp_path: Path):
         "import begun, os, signal, threading\nfrom scratchbus.telemetry.lazy import lazy\n"
         "thread = threading.Thread(target=lambda: lazy('slow').value)\nthread.start()\nbegun.event.wait()\n"
         "if child := os.fork():\n    print('code', os.waitpid(child, 0)[1])\n    thread.join()\n"
-        "else:\n    signal.alarm(5)\n    os._exit(lazy('slow').value != 'there')\n"
+        "else:\n    signal.alarm(60)\n    os._exit(lazy('slow').value != 'there')\n"
     )
     assert _ran(code).stdout.split() == ["code", "0"]
 

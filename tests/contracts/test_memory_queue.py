@@ -18,7 +18,7 @@ from scratchbus.engine.steps import Queued, Step
 from scratchbus.errors import BusClosed, EngineUnreachable, EventIdReused, InvalidField, SessionOver
 from scratchbus.eventlog.append import append
 from tests.engines import ONE, Engine
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
 MANY = 500
 BOUND = 2.0  # seconds
@@ -383,5 +383,5 @@ def test_a_thread_that_is_late_to_begin_loses_no_job_of_others():
     eventually(lambda: results or len(queues._waiting["key"]) == 2)
     finish.set()
     for thread in threads:
-        thread.join(5)
+        thread.join(PATIENCE)
     assert sorted(results) == ["first", "late", "next"]

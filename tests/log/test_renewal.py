@@ -11,10 +11,10 @@ from scratchbus.engine.renewal import AsyncKeeper
 
 
 class Slow:
-    """A renewal that takes a while to be cancelled."""
+    """A renewal that takes until `may_end` to be cancelled."""
 
     def __init__(self) -> None:
-        self.has_begun = asyncio.Event()
+        self.has_begun, self.is_ending, self.may_end = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     def is_due(self, now: float) -> bool:
         return True
@@ -27,7 +27,8 @@ class Slow:
             self.has_begun.set()
             await asyncio.sleep(60)
         finally:
-            await asyncio.sleep(0.05)
+            self.is_ending.set()
+            await self.may_end.wait()
 
 
 async def test_closing_a_keeper_can_be_cancelled() -> None:
@@ -36,7 +37,8 @@ async def test_closing_a_keeper_can_be_cancelled() -> None:
     keeper.add(slow)
     await slow.has_begun.wait()
     closing = asyncio.create_task(keeper.close())
-    await asyncio.sleep(0.01)
+    await slow.is_ending.wait()
     closing.cancel()
     with pytest.raises(asyncio.CancelledError):
         await closing
+    slow.may_end.set()
