@@ -75,6 +75,7 @@ class Consumer:
         self._tags = Tags(core)
         self._failures = 0
         self._not_before = 0.0
+        self._writing = set[object]()  # one for each thread or task that writes; a counter would need a lock
 
     # -- the path of every event -------------------------------------------------------------------------------------
 
@@ -193,6 +194,8 @@ class Consumer:
         started_at = time.monotonic()
         is_renewed = not self._has_hung(window, started_at)
         ends, acked, pending = window.pending_writes()
+        writer = object()
+        self._writing.add(writer)
         try:
             for write in pending:
                 yield from write()
@@ -203,6 +206,8 @@ class Consumer:
         except LeaseLost:
             self._mark_lost(window)
             raise
+        finally:
+            self._writing.discard(writer)
 
     def _has_hung(self, window: DeliveryWindow, now: float) -> bool:
         oldest = window.oldest()
@@ -238,9 +243,12 @@ class Consumer:
     # -- for the keeper ------------------------------------------------------------------------------------------------
 
     def is_due(self, now: float) -> bool:
-        """Return whether to renew the lease, or to write acks that nothing else would write."""
+        """Return whether to renew the lease, or to write acks that nothing else would write.
+
+        Not while others write: the same notes, written twice, may arrive after the end of their deliveries.
+        """
         window = self.window
-        if window is None or window.is_lost or now < self._not_before:
+        if window is None or window.is_lost or now < self._not_before or self._writing:
             return False
         if self._has_hung(window, now):
             return False

@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 import threading
+import time
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -300,6 +301,20 @@ def test_after_a_takeover_each_ack_is_written_immediately(connect, clock):
             delivery.ack()
             assert status_of(two).cursor.split(",")[delivery.position.shard] == delivery.position.stream_id
             assert status_of(two).trying is None
+
+
+def test_the_keeper_does_not_write_what_another_thread_is_writing(bus, page):
+    fill(page, 1)
+    with bus.subscribe("router") as deliveries:
+        next(deliveries)
+        it = deliveries._consumer
+        later = time.monotonic() + 10
+        assert it.is_due(later)
+        writing = it.write(it.window)
+        next(writing)  # sent, and not yet answered
+        assert not it.is_due(later)
+        writing.close()
+        assert it.is_due(later)
 
 
 def test_a_consumer_that_lost_its_lease_stands_by_again(connect, clock, process_clock):
