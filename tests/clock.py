@@ -15,6 +15,7 @@ import pytest
 
 from scratchbus import Bus, commands
 from scratchbus.domain.values import Duration, duration_ms, moment
+from scratchbus.engine import renewal
 from scratchbus.engine.connect import target
 from scratchbus.engine.scripts import Script
 from scratchbus.engine.steps import Call, Step, ask
@@ -79,6 +80,13 @@ class ProcessClock:
         """Have all consumers of this process use it."""
         for module in (consumer, subscription, window):
             monkeypatch.setattr(module, "time", self)
+
+
+def renew_a_minute_at_each_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the keepers of this process renew leases and claims of a minute ten times a second: they are 30 s ahead."""
+    ahead = ProcessClock()
+    ahead.advance("30s")
+    monkeypatch.setattr(renewal, "time", ahead)
 
 
 def _write(ms: int) -> Step[None]:

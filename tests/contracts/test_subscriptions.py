@@ -5,7 +5,7 @@ import inspect
 import threading
 import time
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -28,7 +28,7 @@ from scratchbus.errors import (
     SubscriptionMismatch,
     TooManyUnacked,
 )
-from scratchbus.eventlog.consumers import CursorEnd, open_cursors
+from scratchbus.eventlog.consumers import CursorEnd, SubscriptionLease, open_cursors
 from scratchbus.eventlog.raw_entries import entry_fields
 from scratchbus.readmodel.status import read_subscriptions
 from scratchbus.subscriptions import (
@@ -39,7 +39,7 @@ from scratchbus.subscriptions import (
     consumer,
     window,
 )
-from scratchbus.subscriptions.consumer import NAP
+from tests.clock import renew_a_minute_at_each_check
 from tests.engines import ALL
 from tests.inspection import forget, keys_of, now_ms, raw_append, send
 from tests.waiting import eventually
@@ -369,16 +369,29 @@ def test_acks_of_other_events_do_not_renew_the_lease_of_a_hung_handler(bus, page
             hung.ack()
 
 
-def test_a_lease_is_renewed_while_its_consumer_runs(connect):
-    one = connect("one", subscription_lease="6s")
-    two = connect("two", subscription_lease="6s")
+def test_a_lease_is_renewed_while_its_consumer_runs(connect, clock, monkeypatch):
+    renew_a_minute_at_each_check(monkeypatch)
+    one = connect("one", subscription_lease="1m")
+    two = connect("two", subscription_lease="1m")
+    looks, take = [], SubscriptionLease.take
+
+    def look(lease, *arguments):
+        grant = yield from take(lease, *arguments)
+        looks.append(grant)
+        return grant
+
     fill(one.page(), 1)
     with one.subscribe("router") as active, two.subscribe("router") as standby:
         first = next(active)
+        monkeypatch.setattr(SubscriptionLease, "take", look)
         with consuming(standby) as (seen, _):
             ends = status_of(one).until
-            eventually(lambda: datetime.now(UTC) > ends + timedelta(seconds=NAP))  # the standby has looked again
-            assert status_of(one).until > ends
+            for _ in range(2):
+                clock.advance("40s")
+                eventually(lambda: status_of(one).until == clock.now + timedelta(minutes=1), "it is renewed")
+            assert clock.now > ends
+            earlier = len(looks)
+            eventually(lambda: len(looks) >= earlier + 2, "the standby has looked again")
             first.ack()
             assert seen == []
 

@@ -10,7 +10,7 @@ import pytest
 from scratchbus import AsyncBus, Bus, NewObservation
 from scratchbus.commands import claim as claiming
 from scratchbus.domain.events import Claimed as ClaimedEvent
-from scratchbus.engine.steps import Pause
+from scratchbus.engine.steps import Pause, ask
 from scratchbus.errors import (
     Claimed,
     EngineForbidden,
@@ -25,6 +25,7 @@ from scratchbus.readmodel import queries
 from scratchbus.scheduling.expiry import sweep
 from scratchbus.telemetry.counters import counts
 from scratchbus.work import agenda, job_state
+from tests.clock import renew_a_minute_at_each_check
 from tests.engines import ONE
 from tests.inspection import all_events, forget, keys_of, log_length, send
 from tests.waiting import PATIENCE, eventually
@@ -563,9 +564,10 @@ def test_leaving_work_releases_its_job_and_an_exception_fails_it(bus, page):
     assert (page.get(one.id).claim, page.get(one.id).attempts) == (None, 1)
 
 
-def test_a_claim_is_renewed_while_its_handler_runs(bus, page):
+def test_a_claim_is_renewed_while_its_handler_runs(bus, page, monkeypatch):
+    renew_a_minute_at_each_check(monkeypatch)
     one = page.add("observation", "x")
-    with bus.work("executors", ttl="6s") as jobs:
+    with bus.work("executors", ttl="1m") as jobs:
         job = next(jobs)
         eventually(lambda: kinds(bus).count("claimed") >= 3)
         assert not job.is_lost
@@ -684,11 +686,17 @@ def test_a_job_cleared_while_the_engine_was_away_is_skipped(bus, page, monkeypat
 
 
 @pytest.mark.real
-def test_a_retried_job_knows_when_its_claim_has_ended(real_bus):
+def test_a_retried_job_knows_when_its_claim_has_ended(real_bus, monkeypatch):
+    def a_minute_later(shard, *command):
+        seconds, microseconds = yield from ask(shard, *command)
+        return int(seconds) + 60, microseconds
+
     page = real_bus.page()
     page.add("observation", "x")
-    assert not page.claim_next(event_id="mine", ttl="100ms").is_lost
-    eventually(lambda: page.claim_next(event_id="mine", ttl="100ms").is_lost)
+    for _ in range(2):
+        assert not page.claim_next(event_id="mine", ttl="1m").is_lost
+    monkeypatch.setattr(claiming, "ask", a_minute_later)
+    assert page.claim_next(event_id="mine", ttl="1m").is_lost
 
 
 def test_a_claimed_observation_can_expire(bus, page, clock):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,8 +14,10 @@ import pytest
 from scratchbus import Bus
 from scratchbus.archive.archive_reader import Archive
 from scratchbus.errors import ViewClosed
+from tests.clock import renew_a_minute_at_each_check
 from tests.faults.servers import Server, embedded_binary
 from tests.inspection import archive
+from tests.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # newer Pythons warn of threads
 
@@ -34,7 +35,7 @@ def bus() -> Iterator[Bus]:
 def run_in_child(check: Callable[[], None]) -> None:
     child = os.fork()
     if child == 0:
-        signal.alarm(30)
+        signal.alarm(round(2 * PATIENCE))
         try:
             check()
         except BaseException:
@@ -44,19 +45,26 @@ def run_in_child(check: Callable[[], None]) -> None:
     assert os.waitpid(child, 0)[1] == 0
 
 
-def test_a_forked_child_renews_its_claims(bus: Bus) -> None:
+def wait_for_renewals(bus: Bus, id: str) -> None:
+    """Wait until a claimed observation was claimed twice more by its renewals."""
+    eventually(lambda: sum(event.kind == "claimed" for event in bus.page().history(id)) >= 3)
+
+
+def test_a_forked_child_renews_its_claims(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    renew_a_minute_at_each_check(monkeypatch)
     for number in range(2):
         bus.page().add("observation", f"{number}")
 
     def resolve_late() -> None:
-        with bus.work("children", ttl="1s") as jobs:
+        with bus.work("children", ttl="1m") as jobs:
             job = next(iter(jobs))
-            time.sleep(2.0)
+            wait_for_renewals(bus, job.id)
             job.resolve(reason="late, but renewed")
 
-    with bus.work("parents", ttl="1s") as jobs:
+    with bus.work("parents", ttl="1m") as jobs:
         held = next(iter(jobs))
         run_in_child(resolve_late)
+        wait_for_renewals(bus, held.id)
         held.resolve(reason="renewed by the parent")
 
 
@@ -68,13 +76,13 @@ def test_a_view_in_a_forked_child_follows_the_log(bus: Bus) -> None:
         with pytest.raises(ViewClosed):
             view.active()
         with bus.view("main") as own:
-            own.wait_for(page.add("observation", "after"), timeout="10s")
+            own.wait_for(page.add("observation", "after"), timeout=PATIENCE)
             assert len(own.active()) == 2
 
     with bus.view("main") as view:
         assert len(view.active()) == 1
         run_in_child(see_the_next)
-        view.wait_for(bus.position(), timeout="10s")
+        view.wait_for(bus.position(), timeout=PATIENCE)
         assert len(view.active()) == 2
 
 
@@ -84,12 +92,12 @@ def test_a_view_of_the_parent_closed_in_a_forked_child_closes_none_of_the_child(
     def close_the_inherited() -> None:
         with bus.view("main") as own:
             view.close()
-            own.wait_for(page.add("observation", "after"), timeout="10s")
+            own.wait_for(page.add("observation", "after"), timeout=PATIENCE)
             assert len(own.active()) == 1
 
     with bus.view("main") as view:
         run_in_child(close_the_inherited)
-        view.wait_for(bus.position(), timeout="10s")
+        view.wait_for(bus.position(), timeout=PATIENCE)
         assert len(view.active()) == 1
 
 

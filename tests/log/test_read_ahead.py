@@ -36,7 +36,7 @@ def test_a_forked_child_continues_at_its_position(bus: Bus):
     next(events)
     child = os.fork()
     if child == 0:
-        signal.alarm(20)
+        signal.alarm(60)
         os._exit(0 if sum(1 for _ in events) == 1_999 else 1)
     assert os.waitpid(child, 0)[1] == 0
     assert sum(1 for _ in events) == 1_999
