@@ -13,6 +13,9 @@ from scratchbus.engine.embedded.server import stop
 
 pytest_plugins = ["tests.collector", "tests.alone", "tests.engines", "tests.hang_timeout", "tests.launcher.plugin"]
 
+for _name in [name for name in os.environ if name.lower().endswith("_proxy")]:
+    del os.environ[_name]  # before test modules make clients, which would ask a proxy for servers on this machine
+
 hypothesis.settings.register_profile("scratchbus", deadline=None)  # the speed of a real engine proves nothing
 hypothesis.settings.load_profile("scratchbus")
 
