@@ -270,4 +270,4 @@ def test_the_segments_of_one_bus_are_listed_although_those_of_another_are_damage
     assert [each.events for each in archived_segments(store, "kept")] == [10] * 5
     (log,) = verify(store, bus="kept")
     assert (log.segments, log.problems) == (5, [])
-    assert [*archived_segments(store, "none")] == verify(store, bus="none") == []
+    assert not [*archived_segments(store, "none"), *verify(store, bus="none")]
