@@ -366,7 +366,8 @@ def test_erase_clears_the_leftovers_of_a_killed_import(
     other = connect(bus=f"{bus_name}-copy")
     other.import_events(begun)
     with monkeypatch.context() as patch:
-        patch.setattr("scratchbus.archive.staging.Staging.switch", _die)
+        for step in ("switch", "drop"):
+            patch.setattr(f"scratchbus.archive.staging.Staging.{step}", _die)
         with pytest.raises(KeyboardInterrupt):
             other.import_events(export(bus))
     assert any(":import:" in key for key in keys_with(other, SECRET))
