@@ -19,8 +19,9 @@ from scratchbus.eventlog.checkpoint import read_checkpoint
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.readmodel import snapshots
 from scratchbus.readmodel.catch_up import catch_up
-from scratchbus.readmodel.verify import probe, verifier
+from scratchbus.readmodel.verify import paged_out, probe, verifier
 from scratchbus.readmodel.verify.findings import Finding
+from scratchbus.readmodel.verify.paged_out import PagedOutCheck
 from scratchbus.readmodel.verify.probe import Probe
 from scratchbus.scheduling.expiry import sweep
 from scratchbus.scheduling.paging_out import page_out
@@ -83,7 +84,8 @@ def test_a_page_that_displaces_is_sound(connect: Callable[..., Bus]) -> None:
 def test_concurrent_writes_folds_and_rebuilds_are_no_findings(
     bus: Bus, connect: Callable[..., Bus], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(verifier, "_AT_ONCE", 3)
+    for module in (verifier, paged_out):
+        monkeypatch.setattr(module, "_AT_ONCE", 3)
     monkeypatch.setattr(probe, "_CHUNK", 5)
     live(bus)
     other, count = connect(), iter(range(10_000))
@@ -194,7 +196,7 @@ def test_an_observation_that_is_paged_in_meanwhile_is_no_finding(
         page.link(secret, "late")
         project(bus)
 
-    before(monkeypatch, verifier._Shard, "_compare_paged", lambda self: secret in str(self._wanted.absent), page_in)
+    before(monkeypatch, PagedOutCheck, "run", lambda self: secret in str(self._wanted.absent), page_in)
     assert bus.verify().findings == []
     assert page.get(secret).links == ["goal-4", "late"]
 
@@ -273,7 +275,8 @@ def test_damage_of_an_unfolded_observation_is_found(bus: Bus, page) -> None:
 def test_a_bus_is_sound_while_and_after_its_log_is_archived(
     connect: Callable[..., Bus], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(verifier, "_AT_ONCE", 3)
+    for module in (verifier, paged_out):
+        monkeypatch.setattr(module, "_AT_ONCE", 3)
     monkeypatch.setattr(probe, "_CHUNK", 5)
     bus = connect(archive_url=str(tmp_path / "archive"), retain="1ms", retain_events=3, archive_segment=7)
     live(bus)
