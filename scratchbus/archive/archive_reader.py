@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256 as hash_of
 from itertools import groupby
+from types import MappingProxyType
 from typing import TypeVar
 
 from scratchbus.archive.archive_check import LogCheck
@@ -110,10 +111,15 @@ class Archive:
                         next_ids[number] = pending.pop(number)
         return [*zip(chains, next_ids, strict=True)]
 
-    def erase(self, shard: int, origin: str, seqs: Sequence[int]) -> Iterator[None]:
-        """Erase the archived events among these numbers; yield before each step, for the caller to renew the lease."""
+    def erase(
+        self, shard: int, origin: str, seqs: Sequence[int], times: Mapping[int, int] = MappingProxyType({})
+    ) -> Iterator[None]:
+        """Erase the archived events among these numbers; yield before each step, for the caller to renew the lease.
+
+        An event with another time than `times` (ms, by number) says stays.
+        """
         with self._lock:
-            steps = erase_events(self.catalog(shard, origin), seqs)
+            steps = erase_events(self.catalog(shard, origin), seqs, times)
         while True:
             with self._lock:
                 if next(steps, True):

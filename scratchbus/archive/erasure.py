@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 
 from scratchbus.archive.blocks import pack
 from scratchbus.archive.catalog import SegmentCatalog
-from scratchbus.archive.lines import check_line, erase_lines
+from scratchbus.archive.lines import check_line, erase_lines, position_of
 from scratchbus.archive.manifest import Manifest
 from scratchbus.archive.segment import Segment, index_of
 from scratchbus.errors import ArchiveDamaged
@@ -28,8 +28,11 @@ def not_yet_erased(catalog: SegmentCatalog, seqs: Collection[int]) -> list[int]:
     return found
 
 
-def erase_events(catalog: SegmentCatalog, seqs: Collection[int]) -> Iterator[None]:
+def erase_events(catalog: SegmentCatalog, seqs: Collection[int], times: Mapping[int, int]) -> Iterator[None]:
     """Erase the archived events among these numbers; yield before each step that needs the lease.
+
+    An event with another time than `times` (ms, by number) says stays: it is of a log that was since restored from an
+    older backup, and gave its number to another event.
 
     The rewritten files get new names, then the manifest names them, then the old ones are deleted: if this is killed in
     between, the archive is valid, and erasing again completes it. Raises ArchiveUnavailable, ArchiveBusy if another
@@ -42,7 +45,10 @@ def erase_events(catalog: SegmentCatalog, seqs: Collection[int]) -> Iterator[Non
         try:
             manifest = catalog.manifest(first)
             within = in_segment.intersection(range(first, manifest.chain.last.seq + 1))
-            if remaining := within.difference(manifest.files.erased):
+            remaining = within.difference(manifest.files.erased)
+            if times and remaining:
+                remaining = _with_times(catalog.lines(manifest), remaining, times)
+            if remaining:
                 rewritten = _rewrite(catalog, manifest, remaining)
                 with catalog.removed_on_failure(rewritten):
                     _store(catalog, rewritten)
@@ -58,6 +64,11 @@ def erase_events(catalog: SegmentCatalog, seqs: Collection[int]) -> Iterator[Non
             failure = failure or problem
     if failure is not None:
         raise failure
+
+
+def _with_times(lines: list[bytes], seqs: set[int], times: Mapping[int, int]) -> set[int]:
+    """Return those of these numbers whose lines have these times."""
+    return {seq for ms, seq in map(position_of, lines) if seq in seqs and times.get(seq, ms) == ms}
 
 
 def _by_segment(catalog: SegmentCatalog, seqs: Collection[int]) -> dict[int, set[int]]:

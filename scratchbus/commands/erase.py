@@ -230,12 +230,13 @@ def _argument(tokens: list[str], events: list[AnyEvent]) -> str:
 
 def _erase_archived(core: Core, archiving: Archiving, tombstone: Erased) -> Step[None]:
     """Erase the events in the archive, including those that are still in the log."""
-    shard, seqs = archiving.keys.shard, [Position.parse(position).seq for position in tombstone.positions]
+    shard, positions = archiving.keys.shard, [Position.parse(position) for position in tombstone.positions]
+    seqs, times = [each.seq for each in positions], {each.seq: each.ms for each in positions}
     floor = yield from read_floor(core.log, shard)
     if core.log.archive is None and all(seq > floor.position.seq for seq in seqs):
         return  # if an archiver has already stored the events, the next one detects it
     what = f"the history of {tombstone.subject}"
-    steps = yield from from_archive(core.log, shard, what, lambda past: past.erase(shard, floor.origin, seqs))
+    steps = yield from from_archive(core.log, shard, what, lambda past: past.erase(shard, floor.origin, seqs, times))
     while not (yield Fetch(partial(next, steps, True))):
         yield from archiving.keep()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from scratchbus.domain.position import Position
@@ -59,8 +59,8 @@ class LogArchive(Protocol):
         """
         ...
 
-    def erase(self, shard: int, origin: str, seqs: Sequence[int]) -> Iterator[None]:
-        """Erase the archived events with these numbers; yield where the lease is renewed."""
+    def erase(self, shard: int, origin: str, seqs: Sequence[int], times: Mapping[int, int] = ...) -> Iterator[None]:
+        """Erase the archived events with these numbers and times (ms, by number); yield where the lease is renewed."""
         ...
 
     def table(self, shard: int, sha256: str) -> bytes:

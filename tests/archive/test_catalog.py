@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ from scratchbus.archive.archive_reader import Archive
 from scratchbus.archive.archiver import archive_bus
 from scratchbus.archive.catalog import SegmentCatalog
 from scratchbus.archive.erasure import not_yet_erased
+from scratchbus.archive.lines import position_of
 from scratchbus.archive.lru_cache import LRUCache
 from scratchbus.archive.manifest import Manifest
 from scratchbus.archive.stores import DirectoryStore, Store, open_store
@@ -119,6 +121,15 @@ def erase(directory: Path, seq: int, store: Store | None = None) -> Iterator[Non
     store = store or DirectoryStore(directory)
     origin = SegmentCatalog(store, "kept", 0, LRUCache(1), LRUCache(1)).manifest(11).chain.origin
     return Archive(store, "kept").erase(0, origin, [seq])
+
+
+def test_events_of_a_log_that_was_rewound_are_not_erased(archive: Path) -> None:
+    catalog = SegmentCatalog(DirectoryStore(archive), "kept", 0, LRUCache(1), LRUCache(1))
+    origin = catalog.manifest(11).chain.origin
+    times = {seq: ms for ms, seq in map(position_of, catalog.lines(catalog.manifest(11)))}
+    deque(Archive(DirectoryStore(archive), "kept").erase(0, origin, [12, 13, 14], times | {13: times[13] - 1}))
+    assert catalog.stored_manifest(11).files.erased == [12, 14]
+    assert problems_in(archive) == []
 
 
 def problems_in(directory: Path) -> list[str]:
