@@ -17,6 +17,7 @@ OBJECTS = ("s3", "gs", "az")
 """The schemes of the object stores."""
 
 _FORMS = "a directory, file:///directory, s3://bucket/prefix, gs://bucket/prefix or az://container/prefix"
+_LOST = "lost+found"  # of the root of a file system, and not readable; no bus can have this name
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
 
@@ -179,6 +180,8 @@ class DirectoryStore:
 
 def _walk(folder: Path) -> Iterator[Path]:
     for entry in os.scandir(folder):
+        if entry.name == _LOST:
+            continue
         if entry.is_dir():
             yield from _walk(Path(entry.path))
         else:

@@ -125,6 +125,21 @@ def test_the_error_of_an_invalid_archive_url_hides_its_key(url, reason):
     assert "s3cr3t" not in str(raised.value)
 
 
+def test_a_directory_may_be_the_root_of_a_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = DirectoryStore(tmp_path)
+    store.put_new("a/0000/one", b"1")
+    (tmp_path / "lost+found").mkdir()
+    scan = os.scandir
+
+    def without_rights(folder: Path) -> object:
+        if folder.name == "lost+found":
+            raise PermissionError(13, "Permission denied")
+        return scan(folder)
+
+    monkeypatch.setattr("os.scandir", without_rights)
+    assert store.list() == ["a/0000/one"]
+
+
 def test_a_home_directory_that_does_not_exist_is_refused() -> None:
     with pytest.raises(InvalidURL, match="the home directory in '~nobody-of-this-name/archive' is unknown"):
         open_store("~nobody-of-this-name/archive")
