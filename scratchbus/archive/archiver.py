@@ -20,7 +20,7 @@ from pydantic import BaseModel
 from scratchbus.archive.archive_reader import Archive
 from scratchbus.archive.catalog import SegmentCatalog
 from scratchbus.archive.erasure import not_yet_erased
-from scratchbus.archive.manifest import FILES, EventRef, Manifest, number_of
+from scratchbus.archive.manifest import END, FILES, EventRef, Manifest, number_of
 from scratchbus.archive.segment import SegmentBuilder
 from scratchbus.archive.segment_builders import segment_builders
 from scratchbus.archive.stores import NOT_SET
@@ -219,10 +219,25 @@ class _LogArchiver:
             )
         )
         if end_of(tail, self._shard).seq < end.seq or not all(_is_beside(entry, end) for entry in [*before, *after]):
+            common, advice = self._last_common(catalog), "set archive_url to a new location for it"
+            if common:
+                advice = f"copy the archive to a new location, delete {END} and the files numbered above {common} from"
+                advice += f" {catalog.folder} there, and set archive_url to it"
             raise ArchiveForeign(
                 f"{catalog.where} ends at {end.at}, an event that the log of shard {self._shard} does not have; the log"
-                " was rewound or restored from an older backup: set archive_url to a new location for it"
+                f" was rewound or restored from an older backup: {advice}"
             )
+
+    def _last_common(self, catalog: SegmentCatalog) -> int:
+        """Return the number of the last event of the last segment that the log has too, 0 without one."""
+        floor = self._bus.converse(read_floor(self._bus.core.log, self._shard)).position
+        for first in reversed(catalog.firsts):
+            with suppress(ArchiveDamaged):
+                last = catalog.manifest(first).chain.last
+                (found,) = self._bus.converse(ask_all(self._shard, [("XRANGE", self._keys.log, last.at, last.at)]))
+                if last.seq <= floor.seq or (found and entry_id(found[0]) == last.id):
+                    return last.seq
+        return 0
 
     def _has_waited(self, builder: SegmentBuilder, now: int) -> bool:
         """Return whether a segment that is not full has waited long enough."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import threading
 
@@ -11,6 +12,7 @@ from scratchbus import NewObservation
 from scratchbus.archive.archive_check import verify
 from scratchbus.archive.archive_reader import Archive
 from scratchbus.archive.archiver import Progress, archive_bus, run_archiver
+from scratchbus.archive.manifest import number_of
 from scratchbus.archive.stores import DirectoryStore, open_store
 from scratchbus.domain.position import Position
 from scratchbus.engine.steps import ask_all
@@ -852,6 +854,31 @@ def test_log_rewound_behind_its_archive_is_refused(bus, directory):
         archive(bus)
     send(bus, "SET", keys.tail, tail)
     assert names(directory) == before
+
+
+@pytest.mark.damages_the_log
+def test_a_restored_bus_goes_on_with_the_segments_that_it_shares(connect, bus, directory):
+    fill(bus)
+    archive(bus)
+    saved = {key: send(bus, "DUMP", key) for key in send(bus, "KEYS", f"{{{bus.core.log.bus}:*")}
+    fill(bus)
+    archive(bus)
+    for key in send(bus, "KEYS", f"{{{bus.core.log.bus}:*"):
+        send(bus, "DEL", key)
+    for key, content in saved.items():
+        send(bus, "RESTORE", key, 0, content)
+    fill(connect(archive_url=directory, retain="1ms", retain_events=5, archive_segment=4))
+    with pytest.raises(ArchiveForeign, match=r"delete end\.json and the files numbered above") as refused:
+        archive(connect(archive_url=directory, retain="1ms", retain_events=5, archive_segment=4))
+    copy = shutil.copytree(directory, directory.with_name("copy"))
+    number, folder = re.search(r"numbered above (\d+) from (\S+) there", str(refused.value)).groups()
+    for file in (copy / folder).iterdir():
+        if file.name == "end.json" or (number_of(file.name) or 0) > int(number):
+            file.unlink()
+    again = connect(archive_url=copy, retain="1ms", retain_events=5, archive_segment=4)
+    archive(again)
+    assert problems(copy) == again.verify().findings == []
+    assert [event.seq for event in again.events()] == [*range(1, 61)]
 
 
 @pytest.mark.damages_the_log
