@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
@@ -33,6 +34,14 @@ _UNAVAILABLE = "503 Service Unavailable"
 
 class _SilentHandler(WSGIRequestHandler):
     """Logs no requests."""
+
+    timeout = 10.0
+    """Seconds that a client may take for its request; else idle ones would keep their threads."""
+
+    def handle(self) -> None:
+        """Handle a request, unless the client takes too long or goes away."""
+        with suppress(OSError):
+            super().handle()
 
     def log_message(self, format: str, *args: Any) -> None:
         """Log nothing."""

@@ -67,6 +67,15 @@ def test_only_one_scrape_fails_when_no_thread_can_be_started(bus, monkeypatch):
     assert exporter._status() is not None
 
 
+def test_a_client_that_sends_nothing_is_disconnected(monkeypatch, capfd):
+    monkeypatch.setattr("scratchbus.daemon.exporter._SilentHandler.timeout", 0.05)
+    exporter = Exporter("127.0.0.1", 0)
+    port = int(exporter.url.rsplit(":", 1)[1].partition("/")[0])
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as client:
+        assert client.recv(1) == b""
+    assert capfd.readouterr().err == ""
+
+
 def test_a_projector_serves_its_counts_and_every_lag(bus, start, page):
     ids = [page.add("observation", f"{number}").id for number in range(3)]
     page.claim(ids[0], by="worker", ttl="1h")
