@@ -25,6 +25,7 @@ from scratchbus.errors import (
     LogRewound,
     NotReplicated,
     PositionLost,
+    SettingsError,
 )
 from tests.waiting import eventually
 
@@ -183,12 +184,31 @@ def test_a_signal_while_waiting_for_the_engine_ends_serve(monkeypatch):
     assert [line["event"] for line in logs] == ["started", "waiting", "stopped"]
 
 
+def test_settings_broken_while_the_engine_was_away_are_waited_for(quick):
+    attempts = []
+
+    def connect_again():
+        attempts.append(connect)
+        if len(attempts) in (2, 3):
+            raise SettingsError("scratchbus.yaml:1:1: this is not YAML")
+        return connect()
+
+    def run(bus, stop):
+        if len(attempts) == 1:
+            raise EngineUnreachable("it is away")
+
+    runtime.serve(connect_again, run)
+    assert len(attempts) == 4
+
+
 def test_an_impatient_serve_raises_the_first_refusal():
     with pytest.raises(EngineUnreachable):
         runtime.serve(Engine(refusals=1).connect, lambda bus, stop: None, patient=False)
 
 
-@pytest.mark.parametrize("error", [EngineAuth, EngineForbidden, CodeTooOld, InvalidInput, ZeroDivisionError])
+@pytest.mark.parametrize(
+    "error", [EngineAuth, EngineForbidden, CodeTooOld, InvalidInput, SettingsError, ZeroDivisionError]
+)
 def test_permanent_errors_are_raised(error):
     def run(bus, stop):
         raise error("no")

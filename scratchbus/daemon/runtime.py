@@ -30,6 +30,7 @@ from scratchbus.errors import (
     PageFull,
     PositionLost,
     ScratchbusError,
+    SettingsError,
 )
 from scratchbus.telemetry.lazy import import_all
 from scratchbus.telemetry.logs import Stderr
@@ -116,8 +117,9 @@ def serve(connect: Callable[[], Bus], run: DaemonRun, *, patient: bool = True) -
     """Connect and do the work, until SIGTERM or SIGINT or until the work is done.
 
     When the engine goes away, wait with growing, jittered pauses until it is back, and start the work again on a new
-    bus; with `patient` False, raise instead. This does not start an embedded engine that someone stopped. Any other
-    error ends the work and is raised here. Call this from the main thread. A second signal ends the process at once.
+    bus; with `patient` False, raise instead. A settings file that someone broke meanwhile is waited for, too. This does
+    not start an embedded engine that someone stopped. Any other error ends the work and is raised here. Call this from
+    the main thread. A second signal ends the process at once.
     """
     stop, done = threading.Event(), threading.Event()
     failure: list[BaseException] = []
@@ -149,19 +151,21 @@ def _keep_running(connect: Callable[[], Bus], run: DaemonRun, stop: threading.Ev
     with ExitStack() as open_bus:
         bus: Bus | None = None
         while not stop.is_set():
-            started_at = time.monotonic()
+            started_at, is_connected = time.monotonic(), False
             try:
                 if bus is not None:
                     bus.position()  # while the engine is stopped the old bus says so, and a new one would start it
                 bus = connect()
+                is_connected = True
                 open_bus.pop_all().close()
                 open_bus.enter_context(bus)
                 bus.position()  # a connection that answers
                 with wait_log.log_recovery():
                     run(bus, stop)
                 return
-            except TRANSIENT_ERRORS as problem:
-                if not patient:
+            except (*TRANSIENT_ERRORS, SettingsError) as problem:
+                is_wrong_now = bus is not None and not is_connected  # settings that were right when it began
+                if not patient or (isinstance(problem, SettingsError) and not is_wrong_now):
                     raise
                 if not stop.is_set():
                     wait_log.log_wait(str(problem))
