@@ -55,6 +55,8 @@ They pass by themselves, or someone repairs the cause meanwhile, such as the sta
 replaced. Daemons that read from the present on, such as the router, recover by starting again.
 """
 
+_AWAITED: tuple[type[ScratchbusError], ...] = (*TRANSIENT_ERRORS, SettingsError)
+
 GRACE = 1.0
 """Seconds that the work has to end after a signal; its writes may safely be cut off anywhere."""
 
@@ -163,7 +165,7 @@ def _keep_running(connect: Callable[[], Bus], run: DaemonRun, stop: threading.Ev
                 with wait_log.log_recovery():
                     run(bus, stop)
                 return
-            except (*TRANSIENT_ERRORS, SettingsError) as problem:
+            except _AWAITED as problem:
                 is_wrong_now = bus is not None and not is_connected  # settings that were right when it began
                 if not patient or (isinstance(problem, SettingsError) and not is_wrong_now):
                     raise
