@@ -236,6 +236,14 @@ def test_logs_are_json_when_stderr_is_no_terminal():
     assert json.loads(line)["who"] == "wörld"
 
 
+def test_a_daemon_works_with_a_closed_stderr():
+    code = (
+        "import structlog; from scratchbus.daemon.runtime import configure_logging; configure_logging(); print('done')"
+    )
+    ran = subprocess.run(["sh", "-c", 'exec "$0" -c "$1" 2>&-', sys.executable, code], capture_output=True, timeout=60)
+    assert (ran.returncode, ran.stdout) == (0, b"done\n")
+
+
 def test_libraries_log_json_from_warnings_up():
     code = (
         "import logging; from scratchbus.daemon.runtime import configure_logging\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
 import signal
 import sys
 import threading
@@ -77,6 +78,8 @@ def configure_logging(level: str = "info", **always: str) -> None:
 
     Warnings and errors of libraries are logged in the same form.
     """
+    if sys.stderr is None:  # it was closed; so that no connection gets its descriptor
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115  # for as long as the process runs
     renderer: structlog.types.Processor = _render_json
     if sys.stderr.isatty():
         renderer = _render_for_people
