@@ -240,7 +240,9 @@ def test_a_daemon_works_with_a_closed_stderr():
     code = (
         "import structlog; from scratchbus.daemon.runtime import configure_logging; configure_logging(); print('done')"
     )
-    ran = subprocess.run(["sh", "-c", 'exec "$0" -c "$1" 2>&-', sys.executable, code], capture_output=True, timeout=60)
+    ran = subprocess.run(
+        ["/bin/sh", "-c", 'exec "$0" -c "$1" 2>&-', sys.executable, code], capture_output=True, timeout=60
+    )
     assert (ran.returncode, ran.stdout) == (0, b"done\n")
 
 
