@@ -24,6 +24,8 @@ from scratchbus.readmodel.scope import Core, type_of
 from scratchbus.telemetry.counters import counts
 from scratchbus.telemetry.logs import stderr_logger
 
+_LOG_EVERY = 60_000  # milliseconds
+
 _COPIED = ("content", "source", "owner", "confidence", "context", "tags", "metadata", "evidence")
 
 logger = stderr_logger()
@@ -46,10 +48,17 @@ def fill_slot(core: Core, page: str, subject: str, head: Head, now: int) -> Step
     except (VersionConflict, EventIdReused):  # another expirer was faster
         return 0
     except (Conflict, InvalidInput) as problem:  # the page is full, or its type has changed: at the next sweep
-        logger.warning("a recurring observation was not added", observation=subject, reason=str(problem))
+        if _is_logged(core, now - head.due_at):
+            logger.warning("a recurring observation was not added", observation=subject, reason=str(problem))
         return 0
     counts.fallen_due["due"] += 1
     return len(appended.written)
+
+
+def _is_logged(core: Core, late: int) -> bool:
+    """Return whether a slot that is so many milliseconds late is logged: by one sweep a minute."""
+    interval = core.settings.ms("sweep_interval") or 0
+    return late // _LOG_EVERY != (late - interval) // _LOG_EVERY
 
 
 def _due_write(core: Core, recurring: Observation, head: Head, now: int) -> Write:

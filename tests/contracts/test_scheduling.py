@@ -2,6 +2,7 @@
 
 import threading
 from datetime import UTC, datetime, timedelta
+from unittest.mock import Mock
 
 import pytest
 
@@ -329,6 +330,23 @@ def test_a_full_page_fills_the_slot_once_there_is_room(connect, clock):
     assert swept(bus) == 2
     assert contents(page.active()) == ["look"]
     assert page.get(kept.id).status == "active"
+
+
+@pytest.mark.engines(*ONE)
+def test_a_slot_that_waits_for_room_is_logged_once_a_minute(connect, clock, monkeypatch):
+    bus = connect("tester", max_observations=2, sweep_interval="1s")
+    hourly(bus.page("small"), clock)
+    bus.page("small").add("risk_alert", "more urgent")
+    logger = Mock()
+    monkeypatch.setattr("scratchbus.scheduling.recurring.logger", logger)
+    clock.advance(3600)
+    for _ in range(5):
+        assert swept(bus) == 0
+        clock.advance(1)
+    assert logger.warning.call_count == 1
+    clock.advance(55)
+    assert swept(bus) == 0
+    assert logger.warning.call_count == 2
 
 
 def test_a_batch_can_schedule_observations(page, clock):
