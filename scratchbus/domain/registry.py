@@ -27,6 +27,7 @@ MAX_OWNER: Final = 256
 DEDUPE_FIELDS: Final = ("content", "owner", "source", "type")
 DEDUPE_PREFIXES: Final = ("context.", "metadata.")
 _MAX_READABLE_KEY: Final = 160
+_MAX_COMPARED: Final = 64  # characters of an unknown name, as long as the name of a type may be
 
 Lasting = int | Literal["never"] | None
 """Milliseconds, "never", or None if the settings decide."""
@@ -146,7 +147,8 @@ class Registry:
         """Return the type with this name. Raises UnknownType, with the nearest known name."""
         found = self.types.get(name)
         if found is None:
-            similar = difflib.get_close_matches(str(name), self.types, n=1, cutoff=0.5)
+            start = str(name)[:_MAX_COMPARED]
+            similar = difflib.get_close_matches(start, self.types, n=1, cutoff=0.5)
             raise UnknownType(name, self.types, similar[0] if similar else None)
         return found
 

@@ -68,6 +68,14 @@ def test_generated_types_match_the_shipped_file(tmp_path: Path):
     assert as_registry(edited).get("risk_alert").priority == 91
 
 
+def test_only_the_start_of_a_long_unknown_type_is_compared(monkeypatch):
+    compared = []
+    monkeypatch.setattr("difflib.get_close_matches", lambda word, *_, **__: compared.append(word) or [])
+    with pytest.raises(UnknownType):
+        parsed("types: {x: }").get("z" * 1_000_000)
+    assert compared == ["z" * 64]
+
+
 def test_an_unknown_type_unlike_any_other_has_no_nearest():
     with pytest.raises(UnknownType) as raised:
         parsed("types: {x: }").get("zzzzzz")
