@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 import structlog
@@ -68,6 +69,8 @@ class Logwatch:
         self._saved = file.load()
         self._saved_at = time.monotonic()
         self._is_save_failing = False
+        self._line: Line | None = None
+        self._sightings: list[dict[str, Any] | None] = []  # of the line
         self._last_id = self._saved.last_id
         self._tailer = self._reader(self._saved.position, from_start)
 
@@ -116,8 +119,10 @@ class Logwatch:
         published = 0
         try:
             for line in self._tailer.lines(final):
-                for rule in self._rules:
-                    published += self._publish(page, line, rule)
+                if line != self._line:  # else it is read again after an error, and a filter has seen it already
+                    self._line, self._sightings = line, [rule.sighting(line.text) for rule in self._rules]
+                for rule, sighting in zip(self._rules, self._sightings, strict=True):
+                    published += self._publish(page, line, rule, sighting)
                 if stop.is_set():
                     break
                 if time.monotonic() - self._saved_at >= _SAVE_INTERVAL:
@@ -127,9 +132,8 @@ class Logwatch:
         if published:
             logger.info("published", sightings=published, log=str(self._log))
 
-    def _publish(self, page: Page, line: Line, rule: Rule | FilterRule) -> bool:
+    def _publish(self, page: Page, line: Line, rule: Rule | FilterRule, sighting: dict[str, Any] | None) -> bool:
         """Publish a rule's match in a line; return False without one. Refused observations are logged and skipped."""
-        sighting = rule.sighting(line.text)
         if sighting is None:
             return False
         try:

@@ -7,6 +7,7 @@ import re
 import threading
 from collections import Counter
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import structlog
@@ -16,8 +17,9 @@ from daemons.fail2ban import FilterRule, read_filter
 from daemons.fail2ban_regex import linear_patterns
 from daemons.logwatch import Logwatch
 from daemons.rules import read_rules
+from scratchbus import Page
 from scratchbus.daemon import UnfitPattern
-from scratchbus.errors import RulesError
+from scratchbus.errors import EngineUnreachable, RulesError
 from scratchbus.settings import shipped
 
 COMMON = r"""
@@ -142,6 +144,21 @@ def test_a_filter_counts_like_the_shipped_rules(door: Path):
             expected[seen["context"]["address"]] += seen["times"]
     assert sum(expected.values()) > 200
     assert counted(read_filter(str(door.with_name("sshd.conf"))), lines) == expected
+
+
+def test_a_line_that_ends_a_connection_is_counted_after_an_engine_error(
+    bus, page, door: Path, tmp_path: Path, monkeypatch
+):
+    door.write_text(DOOR.replace("^Too many knocks$", "^<F-MLFFORGET>Too</F-MLFFORGET> many knocks$"))
+    log = tmp_path / "door.log"
+    log.write_text("host doord[1]: Closed by 192.0.2.1\nhost doord[1]: Too many knocks\n")
+    watch = Logwatch("main", [read_filter(str(door))], log, BookmarkFile(tmp_path / "state.json"))
+    with monkeypatch.context() as patch:
+        patch.setattr(Page, "add", Mock(side_effect=EngineUnreachable("it is away")))
+        with pytest.raises(EngineUnreachable):
+            watch.run(bus, threading.Event(), follow=False)
+    watch.run(bus, threading.Event(), follow=False)
+    assert [each.context["address"] for each in page.active()] == ["192.0.2.1"]
 
 
 def test_sightings_of_a_filter_are_published(bus, page, door: Path, tmp_path: Path):
