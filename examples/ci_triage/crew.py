@@ -13,11 +13,15 @@ import sys
 import threading
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
+from hashlib import sha256
 
 from scratchbus import Bus, Job, Observation, Page
 
 Model = Callable[[str], str]
 """Answers a prompt; put your own here."""
+
+MAX_CONTENT = 4_000
+"""Characters of a failure that are shown: a message may have megabytes."""
 
 
 def scripted_model(prompt: str) -> str:
@@ -32,9 +36,9 @@ def report(bus: Bus, path: str) -> list[Observation]:
     for case in ElementTree.parse(path).iter("testcase"):
         for problem in case.findall("failure") or case.findall("error"):
             name = f"{case.get('classname')}::{case.get('name')}"
-            failures.append(
-                page.add("risk_alert", f"{name}: {problem.get('message')}", dedupe_key=name, metadata={"test": name})
-            )
+            content = f"{name}: {problem.get('message')}"[:MAX_CONTENT]
+            key = sha256(name.encode()).hexdigest()  # the name of a test with parameters may be too long for a key
+            failures.append(page.add("risk_alert", content, dedupe_key=key, metadata={"test": name}))
     page.add("action_suggestion", "Release", tags=["release"], blocked_by=[each.id for each in failures])
     return failures
 

@@ -14,22 +14,28 @@ from contextlib import suppress
 from pathlib import Path
 
 from scratchbus import Bus, Page
-from scratchbus.errors import Claimed
+from scratchbus.errors import Claimed, EngineError
 
 
 def watch_disks(page: Page, disks: list[Path], limit: float) -> None:
     """Alert about disks that are nearly full; resolve the alert when there is room again."""
     for disk in disks:
-        usage = shutil.disk_usage(disk)
-        used = usage.used / usage.total
-        problem = f"{disk} is {used:.0%} full" if used >= limit else None
+        try:
+            usage = shutil.disk_usage(disk)
+        except OSError as error:  # unplugged, or no longer mounted
+            problem: str | None = f"{disk} cannot be read: {error.strerror}"
+        else:
+            used = usage.used / usage.total
+            problem = f"{disk} is {used:.0%} full" if used >= limit else None
         report(page, f"disk:{disk}", "risk_alert", problem)
 
 
 def watch_backups(page: Page, directory: Path, hours: float) -> None:
     """Alert when the newest file in a directory is too old, or there is none."""
-    files = directory.iterdir() if directory.is_dir() else ()
-    newest = max((file.stat().st_mtime for file in files if file.is_file()), default=0.0)
+    newest = 0.0
+    for file in directory.iterdir() if directory.is_dir() else ():
+        with suppress(FileNotFoundError):  # an old backup that is being deleted
+            newest = max(newest, file.stat().st_mtime if file.is_file() else 0.0)
     age = (time.time() - newest) / 3600
     problem = None
     if not newest:
@@ -75,8 +81,13 @@ def main() -> None:
             elif given.log is not None:
                 ssh = subprocess.Popen([*logwatch, "--follow"])
             while True:
-                watch_disks(page, given.disk or [Path("/")], given.disk_limit)
-                watch_backups(page, given.backups, given.hours)
+                try:
+                    watch_disks(page, given.disk or [Path("/")], given.disk_limit)
+                    watch_backups(page, given.backups, given.hours)
+                except EngineError as error:
+                    if given.once:
+                        raise
+                    print(f"{error}; the next check tries again", file=sys.stderr)
                 if given.once:
                     break
                 time.sleep(60)

@@ -17,7 +17,10 @@ from pathlib import Path
 from scratchbus import Bus, Observation, Page
 from scratchbus.errors import Conflict
 
-PATIENCE = 30.0
+HELD_FOR = "10m"
+"""How long a claim lasts. Nothing renews it, so it must be longer than the model takes for a task."""
+
+PATIENCE = 600.0
 """Seconds to wait for a file that another agent edits."""
 
 Model = Callable[[str, str], str]
@@ -41,7 +44,7 @@ def editing(page: Page, path: str) -> Iterator[None]:
     while True:
         try:
             file = page.add("dependency", f"{path} is being edited", dedupe_key=f"file:{path}", tags=["file"])
-            claim = page.claim(file.id, ttl="1m")
+            claim = page.claim(file.id, ttl=HELD_FOR)
             break
         except Conflict:  # another agent holds it, or has just given it back
             if time.monotonic() > until:
@@ -71,7 +74,7 @@ def run(name: str, repository: Path, model: Model = scripted_model) -> None:
     with Bus.connect(source=name) as bus:
         page = bus.page("repo")
         while page.list(status="active", tags="task", limit=1):
-            job = page.claim_next(tags="task", ttl="2m")
+            job = page.claim_next(tags="task", ttl=HELD_FOR)
             if job is None:  # other agents hold the remaining tasks, or the tasks that block them
                 time.sleep(0.02)
                 continue

@@ -150,6 +150,12 @@ def test_the_homelab_example_leaves_what_others_claim(bus: Bus, tmp_path: Path):
     assert run(*program) == []
 
 
+def test_the_homelab_example_reports_a_disk_that_it_cannot_read(bus: Bus, tmp_path: Path):
+    (tmp_path / "monday.tar").write_text("x")
+    program = (EXAMPLES / "homelab/homelab.py", "--backups", tmp_path, "--once", "--disk", tmp_path / "none")
+    assert run(*program) == [f" 90  {tmp_path / 'none'} cannot be read: No such file or directory"]
+
+
 def test_the_ci_triage_example_triages_before_the_release(bus: Bus, tmp_path: Path):
     (tmp_path / "junit.xml").write_text(REPORT)
     first, *triaged, last = run(EXAMPLES / "ci_triage/crew.py", tmp_path / "junit.xml")
@@ -170,6 +176,12 @@ def test_the_ci_triage_example_triages_before_the_release(bus: Bus, tmp_path: Pa
 def test_the_ci_triage_example_counts_tests_that_could_not_run(bus: Bus, tmp_path: Path):
     (tmp_path / "junit.xml").write_text(REPORT.replace("<failure", "<error"))
     assert run(EXAMPLES / "ci_triage/crew.py", tmp_path / "junit.xml")[0].startswith("2 failures; ready: [")
+
+
+def test_the_ci_triage_example_accepts_long_names_and_messages(bus: Bus, tmp_path: Path):
+    report = REPORT.replace("test_total", f"test_total[{'x' * 600}]").replace("3 != 4", "m" * 70_000)
+    (tmp_path / "junit.xml").write_text(report)
+    assert run(EXAMPLES / "ci_triage/crew.py", tmp_path / "junit.xml")[-1] == "Release: all failures are triaged"
 
 
 @pytest.mark.parametrize("program", ["ci_triage/crew.py", "two_agents/agent.py", "langgraph_agent/agent.py"])
