@@ -162,7 +162,7 @@ class Memories:
 
         When it ends, in whatever way, `ask` is called with a prompt for a final call of the model, and the answer
         becomes the scratchpad. `event_id` becomes the id of the run's event; the answer's event gets the same id with
-        `/scratchpad` appended.
+        `/scratchpad` appended. Raises InvalidField, InvalidId or InvalidName.
         """
         return runs.Run(scratchpads.Scratchpad(self, agent), agent, task, ask, event_id)
 

@@ -10,6 +10,7 @@ from scratchbus.domain.digest import derived_event_id
 from scratchbus.domain.runs import RunRecord, prompt_of, record_exception, record_reply
 from scratchbus.domain.runs import ScratchpadReply as Reply
 from scratchbus.domain.values import check_event_id
+from scratchbus.errors import InvalidField, shown
 from scratchbus.memory.scratchpad_async import AsyncScratchpad
 from scratchbus.telemetry.logs import stderr_logger
 
@@ -36,6 +37,8 @@ class AsyncRun(RunRecord):
         event_id: str | None = None,
     ) -> None:
         super().__init__(agent, task)
+        if not callable(ask):
+            raise InvalidField("ask", f"{shown(ask)} cannot be called; pass a function that takes a prompt")
         self.whoami = ""
         self._scratchpad = scratchpad
         self._ask = ask

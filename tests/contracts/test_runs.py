@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from scratchbus import AsyncBus
-from scratchbus.errors import EngineUnreachable, Unauthorized
+from scratchbus.errors import EngineUnreachable, InvalidField, Unauthorized
 
 NEW = '```json\n{"scratchpad": "what I learned"}\n```'
 
@@ -152,6 +152,11 @@ def test_a_long_answer_is_cut(bus, pad):
         pass
     assert run.steps[-1].details == {"content": "x" * 100}
     assert pad.read() == "x" * 10_000
+
+
+def test_a_run_that_could_not_ask_is_refused_at_its_start(bus):
+    with pytest.raises(InvalidField, match=r"^ask: 'gpt' cannot be called; pass a function"):
+        bus.run("analyst", "Count the beans", ask="gpt")
 
 
 def test_an_interrupt_is_recorded_without_a_prompt(bus, pad, model):
