@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import scratchbus
-from scratchbus.errors import shown
+from scratchbus.errors import InvalidField, ScratchbusError, shown
 
 ROOT: Final = "/memories"
 """The root directory of all paths."""
@@ -17,6 +17,7 @@ ROOT: Final = "/memories"
 MAX_LINES: Final = 999_999
 """The most lines of a file that can be viewed."""
 
+_BEGIN_WITH_ROOT: Final = f", and begin it with {ROOT}/ here"
 _DEEP: Final = 2  # levels of directories that a listing shows
 _CONTEXT_LINES: Final = 2  # lines around an edit that are shown with it
 _HIDDEN: Final = "node_modules"
@@ -69,6 +70,12 @@ def relative(path: str) -> str:
         raise MemoryToolError(f"Error: Path must start with {ROOT}, got: {path}")
     relative_path = path.removeprefix(f"{ROOT}/")
     return relative_path.removesuffix("/")
+
+
+def refused(error: ScratchbusError) -> Answer:
+    """Return the answer for an error of the texts, whose paths are relative to the memory directory."""
+    is_about_path = isinstance(error, InvalidField) and error.field in ("path", "to")
+    return Answer(f"Error: {error}{_BEGIN_WITH_ROOT if is_about_path else ''}", is_error=True)
 
 
 def listing(path: str, texts: Sequence[scratchbus.Text]) -> str:

@@ -40,7 +40,7 @@ class MemoryTool:
         except MemoryToolError as refused:
             return Answer(str(refused), is_error=True)
         except (InvalidInput, NotFound, Conflict) as error:
-            return Answer(f"Error: {error}", is_error=True)
+            return answers.refused(error)
 
     def _view(self, arguments: Mapping[str, Any], event_id: str | None) -> str:
         path = arguments["path"]

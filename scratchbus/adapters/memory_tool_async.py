@@ -38,7 +38,7 @@ class AsyncMemoryTool:
         except MemoryToolError as refused:
             return Answer(str(refused), is_error=True)
         except (InvalidInput, NotFound, Conflict) as error:
-            return Answer(f"Error: {error}", is_error=True)
+            return answers.refused(error)
 
     async def _view(self, arguments: Mapping[str, Any], event_id: str | None) -> str:
         path = arguments["path"]

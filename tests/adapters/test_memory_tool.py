@@ -251,6 +251,20 @@ def test_bad_input_gets_an_error_and_changes_nothing(bus, tool, given):
     assert log_length(bus) == length
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"command": "view", "path": "/memories/../etc/passwd"},
+        {"command": "create", "path": "/memories/d//b", "file_text": "x"},
+        {"command": "rename", "old_path": "/memories/a", "new_path": "/memories/a/b"},
+    ],
+    ids=str,
+)
+def test_the_advice_for_a_bad_path_is_not_to_leave_out_memories(tool, given):
+    create(tool, "/memories/a", "1")
+    assert tool(given).endswith(", and begin it with /memories/ here")
+
+
 SEGMENTS = st.sampled_from(["a", "b", "..", ".", "", "memories", "%2e%2e", "é", "\x00", "\\"]) | st.text(max_size=3)
 ANYWHERE = st.builds(
     lambda start, names: start + "/".join(names),
