@@ -70,6 +70,26 @@ def test_only_available_operations_are_named():
     assert "**Available operations:**\nadd_note, search_notes\n</notes>" in text
 
 
+@pytest.mark.parametrize(
+    ("tools", "advice"),
+    [
+        (["scratchpad"], "Call `whoami` to read it when you start; you will be asked"),
+        (["update_scratchpad", "get_context"], "Call `get_context` to read it when you start; you will be asked"),
+        (["update_scratchpad"], "outlives this run. You will be asked"),
+    ],
+)
+def test_the_scratchpad_is_read_with_an_available_tool(tools, advice):
+    text = guidance(tools)
+    assert advice in text
+    assert ("whoami" in text) is (tools == ["scratchpad"])
+
+
+def test_a_session_does_not_promise_copies_of_notes():
+    assert "a copy of your notepad and of\nthe conversation. Neither has your notes or your todo list" in guidance(
+        "sessions"
+    )
+
+
 def test_notes_guidance_has_its_headings_and_limits():
     text = guidance(["notes"])
     limits = "- A note holds up to 4000 characters and 10 tags; split longer ones\n"
