@@ -23,7 +23,6 @@ from typing_extensions import TypedDict  # typing's own is not enough for pydant
 from scratchbus.daemon import stderr_logger
 from scratchbus.mcp.methods import INFO, Methods
 from scratchbus.mcp.protocol import (
-    CAPABILITIES_KEY,
     EARLIER,
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -31,14 +30,15 @@ from scratchbus.mcp.protocol import (
     LATER,
     METHOD_NOT_FOUND,
     SERVER_KEY,
-    UNSUPPORTED_VERSION,
     VERSION_KEY,
     Client,
     Method,
     Params,
     ProtocolError,
     Result,
+    check_version,
     completed,
+    has_version,
 )
 
 _EARLIER_METHODS: Final = {"initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"}
@@ -157,7 +157,7 @@ class McpSession:
             return
         if id is not None:
             if self._is_later is None:
-                self._is_later = method != "initialize" and _has_version(params)
+                self._is_later = method != "initialize" and has_version(params)
             self._requests[id] = request = _Request(self, id)
             request.task = asyncio.create_task(self._answer(request, method, params))
             self._tasks.add(request.task)
@@ -214,8 +214,8 @@ class McpSession:
     async def _result(self, client: Client, method: str, params: Params) -> Result:
         """Return the result of a request. Raises ProtocolError."""
         if self._is_later:
-            _check_version(method, params)
-        elif _has_version(params) and method != "initialize":
+            check_version(method, params)
+        elif has_version(params) and method != "initialize":
             raise ProtocolError(INVALID_REQUEST, f"this connection began with initialize; leave {VERSION_KEY} out")
         handle = self._handshake.get(method) or self._methods.by_name.get(method)
         if handle is None or method in (_EARLIER_METHODS if self._is_later else _LATER_METHODS):
@@ -278,25 +278,3 @@ class _Request:
 
 async def _raise(error: Exception) -> None:
     raise error
-
-
-def _has_version(params: Params) -> bool:
-    """Return whether a request states its protocol version."""
-    meta = params.get("_meta")
-    return isinstance(meta, dict) and VERSION_KEY in meta
-
-
-def _check_version(method: str, params: Params) -> None:
-    """Raise ProtocolError unless a request states a later version and the client's capabilities."""
-    meta = params.get("_meta")
-    supported = {"supported": list(LATER)}
-    if method == "initialize":
-        data = {**supported, "requested": params.get("protocolVersion")}
-        raise ProtocolError(UNSUPPORTED_VERSION, f"this connection speaks {LATER[-1]}, without initialize", data)
-    if not isinstance(meta, dict) or not (VERSION_KEY in meta and CAPABILITIES_KEY in meta):
-        raise ProtocolError(INVALID_PARAMS, f"{method}: params._meta needs {VERSION_KEY} and {CAPABILITIES_KEY}")
-    version = meta[VERSION_KEY]
-    if not isinstance(version, str):
-        raise ProtocolError(INVALID_PARAMS, f"{method}: {VERSION_KEY} is not a text")
-    if version not in LATER:
-        raise ProtocolError(UNSUPPORTED_VERSION, "Unsupported protocol version", {**supported, "requested": version})

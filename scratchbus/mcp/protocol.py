@@ -49,6 +49,28 @@ class ProtocolError(Exception):
         return document if self.data is None else {**document, "data": self.data}
 
 
+def has_version(params: Params) -> bool:
+    """Return whether a request states its protocol version."""
+    meta = params.get("_meta")
+    return isinstance(meta, dict) and VERSION_KEY in meta
+
+
+def check_version(method: str, params: Params) -> None:
+    """Raise ProtocolError unless a request states a later version and the client's capabilities."""
+    meta = params.get("_meta")
+    supported = {"supported": list(LATER)}
+    if method == "initialize":
+        data = {**supported, "requested": params.get("protocolVersion")}
+        raise ProtocolError(UNSUPPORTED_VERSION, f"this connection speaks {LATER[-1]}, without initialize", data)
+    if not isinstance(meta, dict) or not (VERSION_KEY in meta and CAPABILITIES_KEY in meta):
+        raise ProtocolError(INVALID_PARAMS, f"{method}: params._meta needs {VERSION_KEY} and {CAPABILITIES_KEY}")
+    version = meta[VERSION_KEY]
+    if not isinstance(version, str):
+        raise ProtocolError(INVALID_PARAMS, f"{method}: {VERSION_KEY} is not a text")
+    if version not in LATER:
+        raise ProtocolError(UNSUPPORTED_VERSION, "Unsupported protocol version", {**supported, "requested": version})
+
+
 class Client(Protocol):
     """Who sent a request: the connection it came over, and its id."""
 
