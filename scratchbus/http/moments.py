@@ -21,15 +21,10 @@ class ReadMoment(BaseModel):
     at: str | None = None
     without_source: list[str] = []
 
-    @property
-    def is_now(self) -> bool:
-        """Whether the read is about the present."""
-        return self.at is None and not self.without_source
-
     async def page(self, bus: AsyncBus, name: str) -> AsyncPage | AsyncPastPage:
         """Return the current or a past page. Raises InvalidPosition, PositionLost."""
-        page = bus.page(name)
-        return page if self.is_now else await self.past(bus, name)
+        is_now = self.at is None and not self.without_source
+        return bus.page(name) if is_now else await self.past(bus, name)
 
     async def past(self, bus: AsyncBus, name: str) -> AsyncPastPage:
         """Return a past page, also if the moment is now."""

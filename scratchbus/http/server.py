@@ -134,21 +134,23 @@ CallerOf = Annotated[Caller, Depends(_caller)]
 
 
 class Need:
-    """The dependency of a route on the caller's bus, which needs a scope."""
+    """The dependency of a route on the caller's bus, which needs scopes."""
 
-    def __init__(self, scope: str) -> None:
-        self.scope = scope
+    def __init__(self, *scopes: str) -> None:
+        self.scopes = scopes
 
     async def __call__(self, request: Request) -> AsyncBus:
-        """Return the bus. Raises Refusal without the scope, and for query parameters that the route does not have."""
+        """Return the bus. Raises Refusal without a scope, and for query parameters that the route does not have."""
         refuse_unknown_parameters(request)
         caller = caller_of(request)
-        caller.need(self.scope)
+        for scope in self.scopes:
+            caller.need(scope)
         return await server_of(request).bus_of(caller, request.state.uses)
 
 
 ReadBus = Annotated[AsyncBus, Depends(Need("read"))]
 PublishBus = Annotated[AsyncBus, Depends(Need("publish"))]
 ActBus = Annotated[AsyncBus, Depends(Need("act"))]
+ConsumeBus = Annotated[AsyncBus, Depends(Need("act", "read"))]
 AdminBus = Annotated[AsyncBus, Depends(Need("admin"))]
 MemoryBus = Annotated[AsyncBus, Depends(Need("memory"))]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request
 from pydantic import Field
 from starlette.responses import Response
 
-from scratchbus.http.bodies import Body, Sent, takes
+from scratchbus.http.bodies import Body, BodyReader, Sent, takes
 from scratchbus.http.documents import body_of
 from scratchbus.http.memories import REVISED, TEXT, Based, events_answer, revised, text_answer
 from scratchbus.http.moments import When
@@ -67,6 +67,20 @@ _EDITS: Final[dict[str, type[Body]]] = {
 }
 
 
+async def _edit_of(request: Request) -> Body:
+    document = await body_of(request)
+    operation = document.get("operation")
+    kind = _EDITS.get(operation) if isinstance(operation, str) else None
+    if kind is None:
+        detail = f"operation: use one of: {', '.join(_EDITS)}"
+        raise Refusal(422, "invalid-field", detail, field="operation")
+    return kind.checked(document)
+
+
+_EXAMPLE: Final = {"operation": "append", "content": "It closes at noon."}
+Edit = Annotated[Body, Depends(BodyReader(_edit_of, takes(_EXAMPLE, *dict.fromkeys(_EDITS.values()))))]
+
+
 @router.get(PATH, responses={200: TEXT})
 async def read_notepad(bus: MemoryBus, session: SessionName, at: When = None) -> Response:
     """Return the text of a session's notepad; empty if it was never written."""
@@ -82,38 +96,17 @@ async def write_notepad(bus: MemoryBus, session: SessionName, guards: Based, bod
     return revised(await bus.notepad(session).write(body.content, **guards.of_revision()))
 
 
-@router.patch(
-    PATH,
-    responses={200: REVISED},
-    openapi_extra=takes(
-        {"operation": "append", "content": "It closes at noon."},
-        TextAddition,
-        LineAddition,
-        TextDeletion,
-        TextReplacement,
-    ),
-)
-async def edit_notepad(request: Request, bus: MemoryBus, session: SessionName, guards: Once) -> Response:
+@router.patch(PATH, responses={200: REVISED})
+async def edit_notepad(bus: MemoryBus, session: SessionName, guards: Once, edit: Edit) -> Response:
     """Edit a part of the current text, so that concurrent edits are all kept.
 
     409 if the text to delete or to replace is not there, or more than once.
     """
-    edit = await _edit_of(request)
     notepad = bus.notepad(session)
     given: dict[str, Any] = edit.given
     if isinstance(edit, LineAddition):
         return revised(await notepad.append(edit.content, line=True, event_id=guards.event_id))
     return revised(await notepad.update(given.pop("operation"), event_id=guards.event_id, **given))
-
-
-async def _edit_of(request: Request) -> Body:
-    document = await body_of(request)
-    operation = document.get("operation")
-    kind = _EDITS.get(operation) if isinstance(operation, str) else None
-    if kind is None:
-        detail = f"operation: use one of: {', '.join(_EDITS)}"
-        raise Refusal(422, "invalid-field", detail, field="operation")
-    return kind.checked(document)
 
 
 @router.get(PATH + "/history", responses={200: EVENTS})

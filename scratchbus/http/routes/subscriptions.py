@@ -13,7 +13,7 @@ from scratchbus import AsyncBus, DeadLetter, Pulled, SubscriptionStatus, documen
 from scratchbus.errors import EngineError
 from scratchbus.http import examples, patterns, problems
 from scratchbus.http.bodies import Given, fields
-from scratchbus.http.documents import answer, body_of, check_lists, fields_of, location
+from scratchbus.http.documents import answer, location
 from scratchbus.http.parameters import Absent, AnyPage, Name, in_path
 from scratchbus.http.patterns import text
 from scratchbus.http.problems import Refusal
@@ -25,7 +25,6 @@ from scratchbus.http.schemas import (
     LABEL,
     POSITION,
     STRING,
-    body,
     document,
     exact,
     items_of,
@@ -35,7 +34,7 @@ from scratchbus.http.schemas import (
     or_null,
     record,
 )
-from scratchbus.http.server import ActBus, AdminBus, CallerOf, ReadBus, ServerOf
+from scratchbus.http.server import ActBus, AdminBus, CallerOf, ConsumeBus, ReadBus, ServerOf
 from scratchbus.http.webhooks import check_host
 
 router = APIRouter(tags=["subscriptions"])
@@ -124,6 +123,8 @@ _NACK: Final = record(
     delay=or_null(_duration(0, 3_153_600_000, "^[0-9]{1,3}(ms|s|m)$")),
 )
 _POSITIONS: Final = record(example={}, positions=or_null(listed(POSITION)))
+Definition = Annotated[Given, fields(_DEFINITION, required=False)]
+Pull = Annotated[Given, fields(_PULL, required=False)]
 SomePositions = Annotated[Given, fields(_POSITIONS, required=False)]
 _COUNT: Final = document("How many", exact(count={"type": "integer"}), {"count": 2})
 _ITEMS: Final = items_of("The subscriptions", _STATUS, examples.SUBSCRIPTION)
@@ -143,22 +144,15 @@ async def get_subscription(bus: ReadBus, name: SubscriptionName) -> Response:
     return answer(_shown(await _status_of(bus, name)))
 
 
-@router.put(
-    "/subscriptions/{name}",
-    responses=problems.answers({200: _SUBSCRIPTION, 201: _SUBSCRIPTION}, 410),
-    openapi_extra=body(_DEFINITION, required=False),
-)
+@router.put("/subscriptions/{name}", responses=problems.answers({200: _SUBSCRIPTION, 201: _SUBSCRIPTION}, 410))
 async def put_subscription(
-    request: Request, bus: ActBus, server: ServerOf, caller: CallerOf, name: SubscriptionName
+    bus: ConsumeBus, server: ServerOf, caller: CallerOf, name: SubscriptionName, given: Definition
 ) -> Response:
     """Declare a subscription, or replace its definition; its cursor stays where it is.
 
     With a `url` its events are delivered there, each signed with the `secret` as Standard Webhooks has it. This needs
     the scopes `act` and `read`; a `url` needs `admin` too, since it sends events out of the bus.
     """
-    caller.need("read")
-    given = fields_of(await body_of(request), *_DEFINITION["properties"])
-    check_lists(given, "pages", "types", "kinds", "tags")
     if given.get("url") is not None:
         caller.need("admin")
         check_host(given["url"], server.allow_private_webhooks)
@@ -183,12 +177,8 @@ async def delete_subscription(bus: ActBus, name: SubscriptionName) -> Response:
     return Response(status_code=204)
 
 
-@router.post(
-    "/subscriptions/{name}/pull",
-    responses=problems.answers({200: _PULLED}, 410),
-    openapi_extra=body(_PULL, required=False),
-)
-async def pull_events(request: Request, bus: ActBus, caller: CallerOf, name: SubscriptionName) -> Response:
+@router.post("/subscriptions/{name}/pull", responses=problems.answers({200: _PULLED}, 410))
+async def pull_events(request: Request, bus: ConsumeBus, name: SubscriptionName, given: Pull) -> Response:
     """Take the next events under a lease, waiting for them up to `wait` (a minute at most).
 
     Ack each with the `token`. What is not acked when the lease ends is delivered again; until then nobody else gets
@@ -196,8 +186,6 @@ async def pull_events(request: Request, bus: ActBus, caller: CallerOf, name: Sub
 
     A batch that finds its client gone, or its token revoked, is given back at once.
     """
-    caller.need("read")
-    given = fields_of(await body_of(request), *_PULL["properties"])
     if (duration_ms(given.get("wait", 0), "wait", minimum=0) or 0) > MAX_WAIT_MS:
         raise Refusal(422, "invalid-field", "wait: at most a minute; pull again", field="wait")
     pulled = await pull_for(request, bus, name, **given)

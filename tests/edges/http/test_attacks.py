@@ -120,17 +120,17 @@ class TestOtherSites:
         assert without.status == 421
 
 
-def scope_of(route: RouteContext) -> str | None:
-    """Return the scope that a route needs; None if it needs none."""
+def scopes_of(route: RouteContext) -> tuple[str, ...]:
+    """Return the scopes that a route needs."""
     dependencies = (each.call for each in getattr(route, "dependant", Dependant()).dependencies)
-    return next((each.scope for each in dependencies if isinstance(each, Need)), None)
+    return next((each.scopes for each in dependencies if isinstance(each, Need)), ())
 
 
 def routes() -> list[Any]:
     """Return the routes of the application, one for each method."""
     app = declare_app(Server(LocalUser("user"), {}))
     return [
-        (method, each.path, scope_of(each), each.name)
+        (method, each.path, scopes_of(each), each.name)
         for each in iter_route_contexts(app.routes)
         for method in sorted(each.methods or ("POST",))
     ]
@@ -152,7 +152,7 @@ def filled(path: str) -> str:
 class TestCallers:
     def test_every_route_that_is_not_public_needs_a_scope(self):
         assert {path for _, path, _, _ in ROUTES if not needs_caller(path)} <= PUBLIC
-        lacking = {path for _, path, scope, _ in ROUTES if scope is None} - PUBLIC - FOR_ANY_CALLER
+        lacking = {path for _, path, scopes, _ in ROUTES if not scopes} - PUBLIC - FOR_ANY_CALLER
         assert lacking == set()
 
     @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ class TestCallers:
 
     @pytest.mark.parametrize(
         ("method", "path", "scope"),
-        [(method, path, scope) for method, path, scope, _ in ROUTES if scope],
+        [(method, path, scope) for method, path, scopes, _ in ROUTES for scope in scopes],
         ids=str,
     )
     def test_a_token_without_the_scope_of_a_route_is_refused(self, guarded, method, path, scope):
