@@ -16,9 +16,9 @@ _USERS = ("root", "root", "root", "admin", "invalid user oracle", "invalid user 
 _SUMMED_UP = 5  # attempts that syslog sums up in one line
 
 
-def sample_log(seed: int = 2024) -> str:
-    """Return the log as text; the same for the same seed."""
-    chance = random.Random(seed)
+def sample_log() -> str:
+    """Return the log as text; it is always the same."""
+    chance = random.Random(2024)
     now = datetime(2026, 3, 14, 6, 25)  # noqa: DTZ001  # a syslog line has no time zone
     lines = []
     for process, message in enumerate(_messages(chance), 4711):

@@ -414,7 +414,8 @@ def _index_keys(bus: Bus) -> set[str]:
     return {key for key in map(bytes.decode, found) if _INDEX.search(key)}
 
 
-def outdate(bus: Bus, page: str = "main") -> None:
+def outdate(bus: Bus) -> None:
     """Expire the lease of the archiver, or of an erasure in the archive."""
-    token, _, who = send(bus, "GET", keys_of(bus, page).archiver).split(b"|")
-    send(bus, "SET", keys_of(bus, page).archiver, b"|".join((token, b"1", who)))
+    lease = keys_of(bus).archiver
+    token, _, who = send(bus, "GET", lease).split(b"|")
+    send(bus, "SET", lease, b"|".join((token, b"1", who)))

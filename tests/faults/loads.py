@@ -11,17 +11,15 @@ from scratchbus.errors import EngineError, LogRewound
 from tests.threads import Threads
 from tests.waiting import eventually
 
+PAGES = 12
+"""The number of pages that all writers write to in turn."""
+
 
 class Load(Threads):
-    """Writers with one bus each, which retry each write with the same event id until it is acknowledged.
+    """Writers with one bus each, which retry each write with the same event id until it is acknowledged."""
 
-    `pages` is the number of pages that they write to in turn.
-    """
-
-    def __init__(self, url: str, bus: str, *, writers: int = 3, pages: int = 12, **settings: Any) -> None:
-        names = [f"w{number}" for number in range(writers)]
-        super().__init__(*(partial(self._write, url, bus, name, settings) for name in names))
-        self._pages = pages
+    def __init__(self, url: str, bus: str, **settings: Any) -> None:
+        super().__init__(*(partial(self._write, url, bus, name, settings) for name in ("w0", "w1", "w2")))
         self.acknowledged: list[str] = []
         self.troubles: set[str] = set()
 
@@ -35,7 +33,7 @@ class Load(Threads):
             number = 0
             while not self.stop.is_set():
                 number += 1
-                page, event_id = bus.page(f"page-{number % self._pages}"), f"{writer}-{number}"
+                page, event_id = bus.page(f"page-{number % PAGES}"), f"{writer}-{number}"
                 while True:
                     try:
                         page.add("observation", event_id, event_id=event_id, tags=[writer])
