@@ -12,7 +12,7 @@ from scratchbus.eventlog.keys import PageKeys
 from scratchbus.page import Page
 from tests.benchmarks.measure import Side, interleave
 from tests.benchmarks.rows import Floor, Row, rates, times
-from tests.benchmarks.stage import Sizes, Stage, add_each, catch_up, fill, given, lag
+from tests.benchmarks.stage import Sizes, Stage, add_each, catch_up, given, lag
 
 OPEN = 100
 CHANGED = 5
@@ -23,8 +23,8 @@ READERS = 10
 
 def measure_active(stage: Stage, sizes: Sizes) -> list[Row]:
     """Compare fresh `active()` calls with 100 open: unchanged, changed, or with 50 events to fold."""
-    bus, behind, anew = (_filled(stage, name) for name in ("open", "behind", "anew"))
-    changing = [_filled(stage, f"changed-{number}") for number in range(READERS)]
+    bus, behind, anew = (stage.filled(name, OPEN) for name in ("open", "behind", "anew"))
+    changing = [stage.filled(f"changed-{number}", OPEN) for number in range(READERS)]
     page, late, first = bus.page(), behind.page(), anew.page()
     stored = _documents(bus)
     (_, late_ids), (_, first_ids) = _documents(behind), _documents(anew)
@@ -87,14 +87,6 @@ def measure_active(stage: Stage, sizes: Sizes) -> list[Row]:
         ),
         times(taken, new, theirs),
     ]  # fmt: skip
-
-
-def _filled(stage: Stage, name: str) -> Bus:
-    """Open a bus with `OPEN` open observations, all folded."""
-    bus = stage.bus(name)
-    fill(bus.page(), OPEN)
-    catch_up(bus)
-    return bus
 
 
 def _documents(bus: Bus) -> tuple[str, list[str]]:

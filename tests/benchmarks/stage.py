@@ -84,6 +84,13 @@ class Stage:
         """Open a new bus on the engine; it is closed with the stage."""
         return self._opened.enter_context(Bus.connect(self.url, source="bench", bus=name, max_observations=room))
 
+    def filled(self, name: str, count: int) -> Bus:
+        """Open a new bus with `count` open observations, all folded."""
+        bus = self.bus(name)
+        fill(bus.page(), count)
+        catch_up(bus)
+        return bus
+
     async def async_bus(self, name: str) -> AsyncBus:
         """Open a new asyncio bus on the engine; the caller closes it."""
         return await AsyncBus.connect(self.url, source="bench", bus=name, max_observations=ROOM)

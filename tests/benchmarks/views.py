@@ -15,7 +15,7 @@ from scratchbus.page import Page
 from scratchbus.views.view import View
 from tests.benchmarks.measure import Side, interleave
 from tests.benchmarks.rows import Floor, Row, rates, times
-from tests.benchmarks.stage import TAGS, TYPES, Sizes, Stage, catch_up, fill
+from tests.benchmarks.stage import TAGS, TYPES, Sizes, Stage
 
 OPEN = 100
 LIMIT = 20
@@ -45,11 +45,8 @@ def measure_view(stage: Stage, sizes: Sizes) -> list[Row]:
 
 
 def _open(stage: Stage, opened: ExitStack, name: str, count: int) -> tuple[Page, View]:
-    bus = stage.bus(name)
-    page = bus.page()
-    fill(page, count)
-    catch_up(bus)
-    return page, opened.enter_context(bus.view())
+    bus = stage.filled(name, count)
+    return bus.page(), opened.enter_context(bus.view())
 
 
 def _reading(sizes: Sizes, what: str, read: Callable[[Page | View], object], view: View, page: Page) -> Row:
@@ -68,9 +65,7 @@ def _reading(sizes: Sizes, what: str, read: Callable[[Page | View], object], vie
 
 def measure_view_start(stage: Stage, sizes: Sizes) -> list[Row]:
     """Compare the start of a view with reading and decoding all documents of its page."""
-    bus = stage.bus("view-start")
-    fill(bus.page(), sizes.large_page)
-    catch_up(bus)
+    bus = stage.filled("view-start", sizes.large_page)
     names = PageKeys(bus.core.log.keys(0), bus.page().name)
     views: list[View] = []
 
