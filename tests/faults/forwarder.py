@@ -8,9 +8,12 @@ from abc import ABC, abstractmethod
 from asyncio import StreamReader, StreamWriter
 from collections.abc import Coroutine
 from functools import partial
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Literal, Self, TypeVar, cast
 
 _T = TypeVar("_T")
+
+Cut = Literal["request", "reply"]
+"""What is held back, or lost when a connection is cut: bytes from the client, or those that the server has sent."""
 
 
 class Forwarder(ABC):
@@ -21,7 +24,16 @@ class Forwarder(ABC):
         self._thread = threading.Thread(target=self._loop.run_forever, name=type(self).__name__, daemon=True)
         self._servers: list[asyncio.Server] = []
         self._links: set[asyncio.Task[None]] = set()
+        self._gates: dict[tuple[str, Cut], asyncio.Event] = {}
         self.port = 0
+
+    def withhold(self, kind: Cut, name: str = "") -> None:
+        """Hold back requests or replies from now on: those of everyone, or of one door."""
+        self._loop.call_soon_threadsafe(self._gate(name, kind).clear)
+
+    def release(self, kind: Cut, name: str = "") -> None:
+        """Deliver what was held back, even if nobody waits for it any more."""
+        self._loop.call_soon_threadsafe(self._gate(name, kind).set)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -45,14 +57,21 @@ class Forwarder(ABC):
         """Connect to the server."""
 
     @abstractmethod
-    def _pumps(
-        self, door: str, client: tuple[StreamReader, StreamWriter], server: tuple[StreamReader, StreamWriter]
-    ) -> tuple[Coroutine[Any, Any, None], Coroutine[Any, Any, None]]:
-        """Return what pumps the bytes of a connection to the server, and back."""
+    async def _pump(
+        self, name: str, source: StreamReader, sink: StreamWriter, kind: Cut, replies: StreamReader
+    ) -> None:
+        """Pump the bytes of a connection through a door, one way, as its gates allow."""
 
     def _is_kept(self, writer: StreamWriter) -> bool:
         """Return whether a connection to the server stays open when its client's is cut."""
         return False
+
+    def _gate(self, name: str, kind: Cut) -> asyncio.Event:
+        gate = self._gates.get((name, kind))
+        if gate is None:
+            gate = self._gates.setdefault((name, kind), asyncio.Event())
+            gate.set()
+        return gate
 
     async def _open(self, door: str) -> int:
         """Accept connections at a new port, and return it."""
@@ -64,13 +83,16 @@ class Forwarder(ABC):
         link = cast("asyncio.Task[None]", asyncio.current_task())
         self._links.add(link)
         try:
-            server = await self._connect()
-            pumps = [asyncio.ensure_future(pump) for pump in self._pumps(door, (reader, writer), server)]
+            up_reader, up_writer = await self._connect()
+            pumps = [
+                asyncio.ensure_future(self._pump(door, reader, up_writer, "request", up_reader)),
+                asyncio.ensure_future(self._pump(door, up_reader, writer, "reply", up_reader)),
+            ]
             try:
                 await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
             finally:
-                if not self._is_kept(server[1]):
-                    server[1].transport.abort()
+                if not self._is_kept(up_writer):
+                    up_writer.transport.abort()
                 for pump in pumps:
                     pump.cancel()
                 await asyncio.gather(*pumps, return_exceptions=True)

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import StreamReader, StreamWriter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from random import Random
-from typing import Any, Literal
 
 import hiredis
 
-from tests.faults.forwarder import Forwarder
+from tests.faults.forwarder import Cut, Forwarder
 from tests.faults.servers import Server
-
-Cut = Literal["request", "reply"]
-"""What is lost when a connection is cut: a request before the server receives it, or a reply that it has sent."""
 
 
 class Lost(Exception):
@@ -39,7 +35,6 @@ class Proxy(Forwarder):
         self._keeps = self._is_mute = False
         self._late = 0.0
         self._doors: dict[str, int] = {}
-        self._gates: dict[tuple[str, Cut], asyncio.Event] = {}
         self._kept: list[tuple[StreamReader, StreamWriter, bytes]] = []
         self._failure: Exception | None = None
         self.cuts = 0
@@ -91,14 +86,6 @@ class Proxy(Forwarder):
             self._doors[name] = self._run(self._open(name))
         return f"redis://127.0.0.1:{self._doors[name]}"
 
-    def withhold(self, kind: Cut, name: str = "") -> None:
-        """Hold back requests or replies from now on: those of everyone, or of one door."""
-        self._loop.call_soon_threadsafe(self._gate(name, kind).clear)
-
-    def release(self, kind: Cut, name: str = "") -> None:
-        """Deliver what was held back, even if nobody waits for it any more."""
-        self._loop.call_soon_threadsafe(self._gate(name, kind).set)
-
     def calm(self) -> None:
         """Stop losing anything."""
         self._is_lost = lambda kind: False
@@ -127,21 +114,8 @@ class Proxy(Forwarder):
     async def _connect(self) -> tuple[StreamReader, StreamWriter]:
         return await asyncio.open_unix_connection(self._target)
 
-    def _pumps(
-        self, door: str, client: tuple[StreamReader, StreamWriter], server: tuple[StreamReader, StreamWriter]
-    ) -> tuple[Coroutine[Any, Any, None], Coroutine[Any, Any, None]]:
-        there = self._pump(door, client[0], server[1], "request", server[0])
-        return there, self._pump(door, server[0], client[1], "reply", server[0])
-
     def _is_kept(self, writer: StreamWriter) -> bool:
         return any(kept[1] is writer for kept in self._kept)
-
-    def _gate(self, name: str, kind: Cut) -> asyncio.Event:
-        gate = self._gates.get((name, kind))
-        if gate is None:
-            gate = self._gates.setdefault((name, kind), asyncio.Event())
-            gate.set()
-        return gate
 
     async def _pump(
         self, name: str, source: StreamReader, sink: StreamWriter, kind: Cut, replies: StreamReader

@@ -15,7 +15,8 @@ from scratchbus import AsyncBus, Bus, NewObservation, Observation
 from scratchbus.errors import EngineUnreachable, NotReplicated, PageFull, UnknownType
 from scratchbus.eventlog.raw_entries import entry_fields
 from tests.faults.checker import Acknowledged, check
-from tests.faults.proxy import Cut, Proxy
+from tests.faults.forwarder import Cut
+from tests.faults.proxy import Proxy
 from tests.faults.servers import DURABLE, Server
 from tests.inspection import entries
 

@@ -24,8 +24,9 @@ from scratchbus.scheduling.expiry import sweep
 from scratchbus.scheduling.reminders import react
 from tests.clock import Clock, hand_over
 from tests.faults.checker import Acknowledged, check
+from tests.faults.forwarder import Cut
 from tests.faults.operations import OPERATIONS, SUBJECT, Operation, are_of_kinds, meddle, prepare
-from tests.faults.proxy import Cut, Proxy
+from tests.faults.proxy import Proxy
 from tests.faults.servers import Server
 from tests.faults.workers import JOBS
 from tests.inspection import project

@@ -128,9 +128,9 @@ class Arena:
             case "cut replies" | "cut replies of one":
                 self.proxy.withhold("reply", target)
             case "cut to replica":
-                self.relay.withhold("back")
+                self.relay.withhold("reply")
             case "cut from replica":
-                self.relay.withhold("there")
+                self.relay.withhold("request")
             case "foreign entry":
                 self._add_by_hand()
 
@@ -146,7 +146,7 @@ class Arena:
             case "cut replies" | "cut replies of one":
                 self.proxy.release("reply", target)
             case "cut to replica" | "cut from replica":
-                self.relay.release()
+                self.relay.release_all()
             case "foreign entry":
                 self.repair()
 
@@ -181,7 +181,7 @@ class Arena:
                 return bool(client.info("replication").get("master_link_status") == "up")
 
             if not is_up():
-                self.relay.release()
+                self.relay.release_all()
                 eventually(is_up, within=30)
 
     def _check_copies(self) -> None:
@@ -214,12 +214,12 @@ class Arena:
         self._reign_ends(self._read(self.primary), (begun, over), "failover")
         self.primary, self.replica = self.replica, self.primary
         self.relay.lead_to(self.primary)
-        self.relay.release()
+        self.relay.release_all()
         self.replica.follow(self.relay)
         self.repair()
 
     def _flush(self) -> None:
-        self.relay.release()  # otherwise WAIT below would not return
+        self.relay.release_all()  # otherwise WAIT below would not return
         begun = time.monotonic()
         with self.primary.client() as client:
             pipe = client.pipeline(transaction=True)  # so that no write comes in between
