@@ -130,3 +130,25 @@ def test_events_arrive_although_the_first_requests_for_the_stream_failed(open_co
     with Bus.connect(served.url, source="daemon") as bus:
         bus.page("loading:stream").add("observation", "arrived")
     console.expect_rows("arrived")
+
+
+@pytest.mark.browser
+def test_events_from_before_a_late_stream_are_shown(open_console: Opened, served: Served, bus: Bus) -> None:
+    """The view was loaded long before the end of the log could be read; what came between is not lost."""
+    page = bus.page("loading:late")
+    page.add("observation", "before")
+    console = open_console(served, sees_failures=True)
+    is_failing = [True]
+
+    def fail(route: Route) -> None:
+        if is_failing:
+            route.fulfill(status=500, body="")
+        else:
+            route.continue_()
+
+    console.window.route(re.compile(r"/events\?last=1$"), fail)
+    console.open("#/now?page=loading:late")
+    console.expect_rows("before")
+    page.add("observation", "between")
+    is_failing.clear()
+    console.expect_rows("between", "before")

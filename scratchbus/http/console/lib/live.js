@@ -16,6 +16,7 @@ let last = null; // the bus position after the last event that came
 let waiting = [];
 let hiding = 0;
 let opening = null;
+let hasMissed = false; // whether the end of the log could not be read when the views were loaded
 
 /** How many events have come since the console was opened. */
 export const received = signal(0);
@@ -47,9 +48,14 @@ async function open() {
   if (source || opening || !["live", "connecting"].includes(connection.peek().state)) return;
   opening = (async () => {
     try {
-      last ??= await endOfLog();
+      if (last === null) {
+        last = await endOfLog();
+        if (hasMissed) reloadAll(); // what came since the views were loaded is before this end
+        hasMissed = false;
+      }
       connect();
     } catch {
+      hasMissed = last === null;
       probe();
       if (!isDenied.peek()) openLater();
     } finally {
