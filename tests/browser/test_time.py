@@ -13,7 +13,7 @@ from urllib.parse import parse_qs
 
 import pytest
 from playwright.sync_api import Page as Window
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from scratchbus import Bus, Event, Page
 from scratchbus.errors import Conflict
@@ -326,3 +326,31 @@ def test_a_link_whose_moment_is_no_time_is_named_as_it_is(open_console: Opened, 
     expect(window.get_by_role("slider")).to_have_attribute("aria-valuenow", re.compile(r"^\d+$"))
     expect(window.get_by_text("'yesterdy' is not a time or a position")).to_be_visible()
     expect(window.locator(".time-missing")).to_have_count(0)
+
+
+@pytest.mark.browser
+def test_steps_that_failed_are_not_made_later(open_console: Opened, served: Served, bus: Bus) -> None:
+    """Keys pressed while the server fails do not add to the first key that works again."""
+    busy_page(bus, "time:failed", 12)
+    happened = list(bus.events(pages=["time:failed"]))
+    console = open_console(served, sees_failures=True)
+    window = console.open("#/now?page=time:failed")
+    window.wait_for_selector(".slider")
+    held: list[Route] = []
+
+    def hold_first(route: Route) -> None:
+        if held:
+            route.continue_()
+        else:
+            held.append(route)
+
+    window.route(re.compile(r"/events\?last="), hold_first)
+    for _ in range(4):
+        window.keyboard.press("ArrowLeft")
+    eventually(lambda: window.evaluate("true") and held, "the first step", within=10)
+    held[0].fulfill(status=500, json={"title": "Broken", "detail": "it failed"})
+    expect(window.get_by_text("it failed")).to_be_visible()
+    window.keyboard.press("ArrowLeft")
+    eventually(lambda: moment_of(window) == str(happened[-2].position), "one event back", within=10)
+    window.wait_for_timeout(300)
+    assert moment_of(window) == str(happened[-2].position)

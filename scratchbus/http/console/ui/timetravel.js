@@ -61,6 +61,7 @@ export async function step(by, pages) {
       await leap(now, pages);
     }
   } finally {
+    owed = 0; // also after an error: nobody waits for these steps any longer
     stepping = false;
   }
 }
