@@ -192,3 +192,23 @@ def test_a_scope_passes_axe(open_console: Opened, served: Served, bus: Bus, sche
         expect(window.locator(sign).first).to_be_visible()
         assert violations(window) == [], address
         assert window.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(
+    ("at", "position", "expected"),
+    [
+        ("2/1795386059871-9", "2/1795386059871-10", False),
+        ("2/1795386059871-9", "1/1795386059000-700", True),
+        ("2/1795386059871-900", "1/1795386060000-7", False),
+    ],
+)
+def test_events_of_a_fact_are_known_by_the_order_within_their_shard(
+    console: Console, at: str, position: str, expected: bool
+) -> None:
+    """The moment may be an event of another shard, which counts by its time."""
+    window = console.open(f"#/memory?at={at}")
+    found = window.evaluate(
+        "position => import('/console/views/memory/scope.js').then(m => m.wasKnown(position))", position
+    )
+    assert found is expected

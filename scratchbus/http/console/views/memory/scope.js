@@ -28,7 +28,12 @@ export function readFacts(scope, rest, query = {}, { signal, isTrue = false } = 
 export function wasKnown(position) {
   const at = moment.peek();
   if (!at) return true;
-  const [ms, seq] = position.split("/").at(-1).split("-").map(Number);
-  const [, last] = /^(?:\d+\/)?\d+-(\d+)/.exec(at) ?? [];
-  return last === undefined ? ms <= millisOf(at) : seq <= Number(last);
+  const [event, last] = [placeOf(position), placeOf(at)];
+  return event && last && event.shard === last.shard ? event.seq <= last.seq : millisOf(position) <= millisOf(at);
+}
+
+/** Return {shard, seq} of a position, or null of a time: only within a shard do the numbers say what came first. */
+function placeOf(text) {
+  const found = /^(?:(\d+)\/)?\d+-(\d+)$/.exec(text);
+  return found && { shard: found[1] ?? "0", seq: Number(found[2]) };
 }
