@@ -152,3 +152,15 @@ def test_events_from_before_a_late_stream_are_shown(open_console: Opened, served
     page.add("observation", "between")
     is_failing.clear()
     console.expect_rows("between", "before")
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(
+    ("view", "part"), [("now", "/observations?"), ("what-if", "/events?last=1"), ("memory", "/sessions")]
+)
+def test_a_view_that_loads_slowly_says_so(console: Console, view: str, part: str) -> None:
+    """Until its data is there, it is not merely empty."""
+    slow_down(console.window, part, 3000)
+    window = console.open(f"#/{view}?page=loading:slow")
+    expect(window.locator("main").get_by_text("Loading …")).to_be_visible()
+    expect(window.locator("main").get_by_text("Loading …")).to_have_count(0)

@@ -7,7 +7,7 @@ import { go, link, param } from "../lib/route.js";
 import { caller, may, pages } from "../lib/state.js";
 import { Text, visible } from "../lib/text.js";
 import { isPast } from "../lib/time.js";
-import { Empty, ProblemNote } from "../ui/problem.js";
+import { Empty, Loading, ProblemNote } from "../ui/problem.js";
 import { Age } from "../ui/times.js";
 import { Context } from "./memory/context.js";
 import { Conversation } from "./memory/conversation.js";
@@ -49,7 +49,7 @@ export default function Memory() {
   ], [tabs, shown]);
   if (caller.value && !may("memory")) return html`<${Empty} title="This token does not read memories"><p>It lacks the scope <code>memory</code>. Ask for a token that has it.</p><//>`;
   if (error && !data) return html`<${ProblemNote} error=${error} retry=${reload} />`;
-  if (!data) return null;
+  if (!data) return html`<${Loading} />`;
   const chosen = scope.value ? `scope ${scope.value}` : agent.value ? `agent ${agent.value}` : session.value ? `session ${session.value}` : "";
   if (!data.items.length && !data.agents.length && !scopes.length && !chosen) {
     return html`<${Empty} title=${isPast.value ? "There were no sessions then" : "No session yet"}><p>A session begins with its first note, notepad or todo list, such as by an agent over MCP:</p><pre>scratchbus mcp</pre>

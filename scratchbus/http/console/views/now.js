@@ -13,7 +13,7 @@ import { Detail } from "../ui/detail.js";
 import { Filter, setFilter } from "../ui/filter.js";
 import { choosePage } from "../ui/pagepicker.js";
 import { Priority, Status, Tags, Type } from "../ui/observation.js";
-import { Empty, ProblemNote } from "../ui/problem.js";
+import { Empty, Loading, ProblemNote } from "../ui/problem.js";
 import { Table } from "../ui/table.js";
 import { Age, Countdown } from "../ui/times.js";
 import { usePage } from "./now/page.js";
@@ -51,7 +51,7 @@ export default function Now() {
       <div class="toolbar">
         <${Filter} value=${query.value} onValue=${setFilter} names=${NAMES} placeholder="Filter: words, type:, tag:, owner:, source:, status:"
           suggest=${(name) => (name === "status" ? ["open", ...allStatuses(), "all"] : [...new Set(rows.flatMap((each) => valuesOf(each)(name)))].sort())} />
-        <span class="toolbar-count" role="status">${loaded ? countShown(shown.length, rows.length, "observation", more) : ""}</span>
+        <span class="toolbar-count" role="status">${loaded ? countShown(shown.length, rows.length, "observation", more) : !error && html`<${Loading} />`}</span>
         <label class="check now-closed"><input type="checkbox" checked=${showsClosed(terms)} onChange=${toggleClosed} /> Also closed ones</label>
         ${may("publish") && html`<button type="button" class="primary" title="Add an observation (a)" disabled=${isPast.value}
           onClick=${() => addObservation()}>Add</button>`}

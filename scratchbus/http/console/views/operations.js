@@ -4,7 +4,7 @@ import { get } from "../lib/api.js";
 import { useLoad } from "../lib/load.js";
 import { may } from "../lib/state.js";
 import { isPast } from "../lib/time.js";
-import { ProblemNote } from "../ui/problem.js";
+import { Loading, ProblemNote } from "../ui/problem.js";
 import { Archive, Engine, Shards } from "./operations/engine.js";
 import { DeadLetters, Subscriptions } from "./operations/subscriptions.js";
 import { Types } from "./operations/types.js";
@@ -22,7 +22,7 @@ export default function Operations() {
     return () => clearInterval(timer);
   }, []);
   if (error && !data) return html`<${ProblemNote} error=${error} retry=${reload} />`;
-  if (!data) return null;
+  if (!data) return html`<${Loading} />`;
   return html`<div class="operations" tabindex="0" role="region" aria-label="Operations">
     ${isPast.value && html`<p class="operations-now">This view shows the present; engine and subscriptions keep no past. Back to live with <kbd>l</kbd>.</p>`}
     ${error && html`<${ProblemNote} error=${error} retry=${reload} />`}

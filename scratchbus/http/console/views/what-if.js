@@ -9,7 +9,7 @@ import { count, countShown, Text, visible } from "../lib/text.js";
 import { isPast } from "../lib/time.js";
 import { FieldDiff } from "../ui/diff.js";
 import { ObservationBadge, Status } from "../ui/observation.js";
-import { Empty, ProblemNote } from "../ui/problem.js";
+import { Empty, Loading, ProblemNote } from "../ui/problem.js";
 import { compare } from "./what-if/compare.js";
 import { Why } from "./what-if/why.js";
 
@@ -29,7 +29,7 @@ export default function WhatIf() {
     { keys: "v", group: "This view", label: "All rows, or only differences", run: () => go({ all: all.peek() ? null : "yes" }, { replace: true }) },
   ]);
   if (error && !data) return html`<${ProblemNote} error=${error} retry=${reload} />`;
-  if (!data) return null;
+  if (!data) return html`<${Loading} />`;
   const differing = data.rows.filter(({ kind }) => kind !== "same");
   const rows = data.silent.length && !all.value ? differing : data.rows;
   return html`<div class="what-if" tabindex="0" role="region" aria-label="What if">

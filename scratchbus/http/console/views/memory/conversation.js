@@ -4,7 +4,7 @@ import { get } from "../../lib/api.js";
 import { useLoad } from "../../lib/load.js";
 import { count, Text, visible } from "../../lib/text.js";
 import { isPast } from "../../lib/time.js";
-import { Empty, ProblemNote } from "../../ui/problem.js";
+import { Empty, Loading, ProblemNote } from "../../ui/problem.js";
 import { Moment } from "../../ui/times.js";
 import { eventsOf, isAbout, pageOf, recall, sessionPath } from "./recall.js";
 
@@ -15,7 +15,7 @@ export function Conversation({ session }) {
   const { data, error, reload } = useLoad((signal) => recall(session, ["turns", "shown"], {}, { signal }), [session], { on: (event) => ["turn_*", "task_*"].some((subject) => isAbout(session, subject)(event)) });
   const [most, setMost] = useState(STEP);
   if (error && !data) return html`<${ProblemNote} error=${error} retry=${reload} />`;
-  if (!data) return null;
+  if (!data) return html`<${Loading} />`;
   const turns = data.items;
   if (!turns.length) {
     return html`<${Empty} title=${isPast.value ? "Nothing had been said then" : "Nothing is kept of the conversation"}><p>A session keeps what its host appends, such as the program that runs the agent:</p>

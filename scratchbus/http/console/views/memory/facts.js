@@ -11,7 +11,7 @@ import { countShown, Text, visible } from "../../lib/text.js";
 import { isPast, now, stamp } from "../../lib/time.js";
 import { Field } from "../../ui/dialog.js";
 import { Filter, setFilter } from "../../ui/filter.js";
-import { Empty, ProblemNote } from "../../ui/problem.js";
+import { Empty, Loading, ProblemNote } from "../../ui/problem.js";
 import { Table } from "../../ui/table.js";
 import { Age, TimeField } from "../../ui/times.js";
 import { Fact, retract } from "./fact.js";
@@ -43,7 +43,7 @@ export function Facts({ scope }) {
   ], [scope, known]);
 
   if (error && !data) return html`<${ProblemNote} error=${error} retry=${reload} />`;
-  if (!data) return null;
+  if (!data) return html`<${Loading} />`;
   const suggest = (name) => [...new Set(data.spans.map(({ fact }) => fact[name === "by" ? "source" : name]))].sort();
   return html`<div class="facts ${chosen.value ? "with-detail" : ""}"><div class="facts-list">
     <div class="toolbar">

@@ -6,7 +6,7 @@ import { link } from "../../lib/route.js";
 import { count, size, Text, visible } from "../../lib/text.js";
 import { isPast } from "../../lib/time.js";
 import { Dialog, openDialog } from "../../ui/dialog.js";
-import { Empty, ProblemNote } from "../../ui/problem.js";
+import { Empty, Loading, ProblemNote } from "../../ui/problem.js";
 import { Moment } from "../../ui/times.js";
 import { eventsOf, pageOf, sessionPath } from "./recall.js";
 import { NONE } from "./tree.js";
@@ -18,7 +18,7 @@ export function Files({ session, sessions }) {
   const root = rootOf(session, sessions);
   const { data, error, reload } = useLoad((signal) => (isPast.peek() ? filesThen(root, signal) : get(sessionPath(session, "files"), {}, { signal })), [session, root], { on: (event) => event.page === pageOf(root) && event.subject.startsWith("file_") });
   if (error && !data) return html`<${ProblemNote} error=${error} retry=${reload} />`;
-  if (!data) return null;
+  if (!data) return html`<${Loading} />`;
   const from = root !== session && html`<p class="hint">They are those of <a href=${link({ ...NONE, session: root, tab: "files" }, "memory")}><${Text} value=${root} /></a>, from which this session began.</p>`;
   if (!data.items.length) {
     return html`<${Empty} title=${isPast.value ? "There were no files then" : "No files"}><p>Scripts and drafts of an agent, outside every workspace: a program writes them, or finds the directory for them, with</p>

@@ -7,7 +7,7 @@ import { count, Text, visible } from "../../lib/text.js";
 import { isPast, positionOf, stamp } from "../../lib/time.js";
 import { Field } from "../../ui/dialog.js";
 import { TextDiff } from "../../ui/diff.js";
-import { Empty, ProblemNote } from "../../ui/problem.js";
+import { Empty, Loading, ProblemNote } from "../../ui/problem.js";
 import { Moment } from "../../ui/times.js";
 import { openForm } from "./form.js";
 import { isAbout, recall, sessionPath } from "./recall.js";
@@ -24,7 +24,7 @@ export function Notepad({ session }) {
     return { now, versions: history.items.toReversed(), shown: shown ?? now, before };
   }, [session, chosen.value, against.value], { on: isAbout(session, "notepad") });
   if (error && !data) return html`<${ProblemNote} error=${error} retry=${reload} />`;
-  if (!data) return null;
+  if (!data) return html`<${Loading} />`;
   const { now, versions, shown, before } = data;
   const canWrite = may("memory") && !isPast.value && now.revision !== null;
   if (!versions.length && !now.content) {

@@ -8,7 +8,7 @@ import { count, Text, visible } from "../../lib/text.js";
 import { isPast, positionOf } from "../../lib/time.js";
 import { Dialog, Field, openDialog } from "../../ui/dialog.js";
 import { Tags } from "../../ui/observation.js";
-import { Empty, ProblemNote } from "../../ui/problem.js";
+import { Empty, Loading, ProblemNote } from "../../ui/problem.js";
 import { Age, Moment } from "../../ui/times.js";
 import { useTyped } from "../../ui/typed.js";
 import { openForm } from "./form.js";
@@ -27,7 +27,7 @@ export function Notes({ session }) {
   const canWrite = may("memory") && !isPast.value;
   useKeys([{ keys: "a", group: "Act", label: "Take a note", when: () => may("memory") && !isPast.peek(), run: () => add(session) }], [session]);
   if (error && !data) return html`<${ProblemNote} error=${error} retry=${reload} />`;
-  if (!data) return null;
+  if (!data) return html`<${Loading} />`;
   return html`<div class="memory-part">
     <div class="memory-bar"><input type="search" aria-label="Search the notes" placeholder="Search the notes" value=${typed} onInput=${(event) => setTyped(event.target.value)} />
       <span class="quiet" role="status">${count(data.notes.length, "note")}</span>

@@ -9,7 +9,7 @@ import { count, Text, visible } from "../../lib/text.js";
 import { isPast, moment, positionOf } from "../../lib/time.js";
 import { TextDiff } from "../../ui/diff.js";
 import { Dialog, Field, openDialog } from "../../ui/dialog.js";
-import { Empty, ProblemNote } from "../../ui/problem.js";
+import { Empty, Loading, ProblemNote } from "../../ui/problem.js";
 import { Age, Moment } from "../../ui/times.js";
 import { openForm } from "./form.js";
 import { pageOfScope, scopePath } from "./scope.js";
@@ -21,7 +21,7 @@ export function Preferences({ scope }) {
   const { data, error, reload } = useLoad((signal) => get(scopePath(scope, "preferences"), { at: moment.peek() }, { signal }), [scope], { on: (event) => event.page === pageOfScope(scope) && event.subject.startsWith("preference_") });
   useKeys([{ keys: "a", group: "Act", label: "Add a preference", when: () => may("memory") && !isPast.peek(), run: () => edit(scope, null) }], [scope]);
   if (error && !data) return html`<${ProblemNote} error=${error} retry=${reload} />`;
-  if (!data) return null;
+  if (!data) return html`<${Loading} />`;
   const canWrite = may("memory") && !isPast.value;
   const search = (text) => go({ find: text }, { replace: true });
   const shown = data.items.filter(({ key, text }) => `${key}\n${text}`.toLowerCase().includes(find.value.trim().toLowerCase()));

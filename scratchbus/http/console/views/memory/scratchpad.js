@@ -6,7 +6,7 @@ import { caller, may } from "../../lib/state.js";
 import { Text, visible } from "../../lib/text.js";
 import { isPast } from "../../lib/time.js";
 import { Field } from "../../ui/dialog.js";
-import { Empty, ProblemNote } from "../../ui/problem.js";
+import { Empty, Loading, ProblemNote } from "../../ui/problem.js";
 import { openForm } from "./form.js";
 
 export function Scratchpad({ agent }) {
@@ -17,7 +17,7 @@ export function Scratchpad({ agent }) {
 function Own({ agent }) {
   const { data, error, reload } = useLoad((signal) => read(path("agents", agent, "scratchpad"), {}, { signal, silent: "" }), [agent], { on: (event) => event.page === `agent:${agent}` });
   if (error) return html`<${ProblemNote} error=${error} retry=${reload} />`;
-  if (!data) return null;
+  if (!data) return html`<${Loading} />`;
   const canWrite = may("memory") && !isPast.value;
   return html`<div class="memory-part"><div class="memory-bar"><h3>Scratchpad</h3>${canWrite && html`<button type="button" onClick=${() => edit(agent, data)}>Correct</button>`}</div>
     <div class="sheet" tabindex="0" role="group" aria-label="Scratchpad">${data.content ? html`<div class="text-diff" dir="auto"><${Text} value=${data.content} lines /></div>` : html`<p class="hint">Empty.</p>`}</div></div>`;

@@ -6,7 +6,7 @@ import { may } from "../../lib/state.js";
 import { Text, visible } from "../../lib/text.js";
 import { isPast } from "../../lib/time.js";
 import { Field } from "../../ui/dialog.js";
-import { Empty, messageOf, ProblemNote } from "../../ui/problem.js";
+import { Empty, Loading, messageOf, ProblemNote } from "../../ui/problem.js";
 import { Moment } from "../../ui/times.js";
 import { toast } from "../../ui/toast.js";
 import { openForm } from "./form.js";
@@ -17,7 +17,7 @@ const STATUSES = [["pending", "☐", "to do"], ["in_progress", "◐", "in progre
 export function Todo({ session }) {
   const { data, error, reload } = useLoad((signal) => recall(session, ["todo"], {}, { signal }), [session], { on: isAbout(session, "todo") });
   if (error && !data) return html`<${ProblemNote} error=${error} retry=${reload} />`;
-  if (!data) return null;
+  if (!data) return html`<${Loading} />`;
   const canWrite = may("memory") && !isPast.value;
   const change = async (todos, method) => {
     try {
@@ -44,7 +44,7 @@ const correct = (session, item, revision) => openForm({ title: "Correct the item
 export function Tasks({ session }) {
   const { data, error, reload } = useLoad((signal) => eventsOf(pageOf(session), ["task_begun", "task_ended"], signal, 500), [session], { on: isAbout(session, "task_*") });
   if (error && !data) return html`<${ProblemNote} error=${error} retry=${reload} />`;
-  if (!data) return null;
+  if (!data) return html`<${Loading} />`;
   const tasks = new Map();
   for (const event of data) tasks.set(event.subject, { ...tasks.get(event.subject), [event.kind]: event });
   const canWrite = may("memory") && !isPast.value;
