@@ -145,3 +145,22 @@ def test_a_story_passes_axe(open_console: Opened, served: Served, bus: Bus, sche
     window = console.open(f"#/story?page=story:axe-{scheme}-{width}")
     expect(window.get_by_role("heading", name="Whose story?")).to_be_visible()
     assert violations(window) == []
+
+
+@pytest.mark.browser
+def test_a_story_is_printed_whole_in_dark_letters(open_console: Opened, served: Served, bus: Bus) -> None:
+    """Paper is white also with the dark theme, and nothing on it scrolls."""
+    case = write_chain(bus, "story:print")
+    for number in range(20):
+        bus.page("story:print").update(case.pattern, content=f"version {number}")
+    window = open_console(served, scheme="dark").open(f"#/story?page=story:print&selected={case.pattern}")
+    expect(window.locator(".life-step")).to_have_count(22)
+    window.wait_for_selector(".slider")
+    story = window.locator(".story")
+    hidden = "story => story.scrollHeight - story.clientHeight"
+    assert story.evaluate(hidden) > 100
+    window.emulate_media(media="print")
+    assert story.evaluate(hidden) <= 1
+    assert story.evaluate("story => getComputedStyle(story).color") == "rgb(27, 28, 32)"
+    expect(window.locator("footer.time")).to_be_hidden()
+    expect(window.get_by_role("navigation")).to_be_hidden()
