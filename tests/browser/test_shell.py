@@ -735,3 +735,20 @@ def test_a_dialog_closes_when_another_page_is_shown(console: Console, bus: Bus) 
     window.go_back()
     console.expect_rows("on the first")
     expect(window.get_by_role("dialog")).to_have_count(0)
+
+
+@pytest.mark.browser
+def test_a_refused_question_who_speaks_is_not_asked_again_and_again(open_console: Opened, served: Served) -> None:
+    """Another user of the machine is refused everything, also this."""
+    console = open_console(served, sees_failures=True)
+    asked: list[str] = []
+
+    def refuse(route: Route) -> None:
+        asked.append(route.request.url)
+        route.fulfill(status=403, json={"type": "urn:scratchbus:problem:other-user", "detail": "someone else"})
+
+    console.window.route("**/api/v1/me", refuse)
+    window = console.open("#/now?page=shell:other")
+    window.wait_for_selector(".slider")
+    window.wait_for_timeout(1000)
+    assert len(asked) <= 3

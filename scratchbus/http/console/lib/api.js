@@ -97,9 +97,10 @@ async function problemOf(response, begun) {
     // an answer from something between here and the server; its status has to do
   }
   if (response.status === 401 && epoch.peek() === begun) noteState("signed-out", body.detail);
-  if (response.status === 403) checkCaller(); // its scopes may have changed
+  const problem = new Problem(response.status, body);
+  if (problem.slug === "insufficient-scope") checkCaller(); // it may have changed
   if (response.status === 503) probe(); // it may be the engine, or only an archive or files
-  return new Problem(response.status, body);
+  return problem;
 }
 
 /** Return the address of a resource with its query. */
