@@ -81,6 +81,7 @@ def test_the_filter_is_in_the_address(console: Console, bus: Bus) -> None:
     console.expect_rows("two", "one")
     filters.fill("tag:card thr")
     expect(window.locator(".toolbar-count")).to_have_text("1 of 3")
+    expect(window).to_have_url(re.compile("q=tag:card\\+thr$"))
     address = window.evaluate("location.hash")
     other = console.open(address)
     expect(other.locator(".toolbar-count")).to_have_text("1 of 3")
