@@ -18,10 +18,11 @@ from scratchbus.domain.page_events import Claimed, Linked, Released
 from scratchbus.domain.position import START
 from scratchbus.domain.registry import ObservationType
 from scratchbus.domain.values import Duration, check_source, duration_ms, moment
-from scratchbus.engine.steps import Abandoned, Step, ask
+from scratchbus.engine.steps import Abandoned, Step
 from scratchbus.errors import EventIdReused, InvalidTTL
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.bus_log import first_end
+from scratchbus.eventlog.lag import read_clock
 from scratchbus.eventlog.writes import Idle, Op, Write, Written
 from scratchbus.readmodel.queries import get
 from scratchbus.readmodel.scope import Core, type_of
@@ -162,9 +163,8 @@ def pick(
                 event_id, next_due, below = None, 0, ""
                 yield Abandoned()
                 continue
-            seconds, micros = yield from ask(core.log.shard(page), "TIME")
-            age = int(seconds) + int(micros) / 1e6 - appended.recalled[0].ms / 1000
-            return Picked(after, claim, asked_at - max(0.0, age))
+            age_ms = (yield from read_clock(core.log.shard(page))) - appended.recalled[0].ms
+            return Picked(after, claim, asked_at - max(0.0, age_ms / 1000))
         if appended.idle is not None:
             next_due, below = min(filter(None, (next_due, appended.idle.soonest)), default=0), appended.idle.below
             if not below:

@@ -12,14 +12,13 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from scratchbus.commands.observations import lifecycle_of, type_or_none
-from scratchbus.domain.document import Remembered
 from scratchbus.domain.fact_events import FactRetracted
 from scratchbus.domain.facts import Fact
 from scratchbus.domain.lifecycle import Lifecycle
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.page_events import StatusChanged
 from scratchbus.engine.retry_limits import JITTER
-from scratchbus.engine.steps import Pause, Step
+from scratchbus.engine.steps import Pause, Step, batches
 from scratchbus.errors import Conflict, EventIdReused, NotFound
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.writes import MAX_BATCH, Op, Write
@@ -161,8 +160,7 @@ def _batches(refuted: StatusChanged, pending: list[Dependent]) -> Iterator[tuple
     for dependent in pending:
         by_page[dependent.observation.page].append(review(refuted, dependent))
     for page, writes in by_page.items():
-        for at in range(0, len(writes), MAX_BATCH):
-            yield page, writes[at : at + MAX_BATCH]
+        yield from ((page, [*batch]) for batch in batches(writes, MAX_BATCH))
 
 
 def _retract_facts(core: Core, refuted: StatusChanged, facts: Mapping[str, str]) -> Step[int]:
@@ -172,24 +170,21 @@ def _retract_facts(core: Core, refuted: StatusChanged, facts: Mapping[str, str])
         by_page[page].append(id)
     count = 0
     for page, ids in by_page.items():
-        for at in range(0, len(ids), MAX_BATCH):
-            found = yield from recollect(core.log, page, ids[at : at + MAX_BATCH], core.fresh)
-            writes = [_retraction(refuted, page, id, fact) for id, fact in found.items() if _is_standing(fact)]
+        for batch in batches(ids, MAX_BATCH):
+            found = yield from recollect(core.log, page, batch, core.fresh)
+            facts_found = [each for each in found.values() if isinstance(each, Fact)]
+            writes = [_retraction(refuted, page, fact) for fact in facts_found if fact.retraction is None]
             if writes:
                 yield from append(core.log, page, writes)
                 count += len(writes)
     return count
 
 
-def _is_standing(fact: Remembered) -> bool:
-    return isinstance(fact, Fact) and fact.retraction is None
-
-
-def _retraction(refuted: StatusChanged, page: str, id: str, fact: Remembered) -> Write:
+def _retraction(refuted: StatusChanged, page: str, fact: Fact) -> Write:
     event = FactRetracted(
-        id=f"{refuted.id}/{id}",
+        id=f"{refuted.id}/{fact.id}",
         page=page,
-        subject=id,
+        subject=fact.id,
         by=refuted.by,
         cause=str(refuted.position),
         traceparent=refuted.traceparent,

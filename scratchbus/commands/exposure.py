@@ -17,7 +17,7 @@ from scratchbus.domain.page_events import ContextRendered
 from scratchbus.domain.position import Position
 from scratchbus.domain.values import check_id
 from scratchbus.engine.retry_limits import JITTER
-from scratchbus.engine.steps import Step
+from scratchbus.engine.steps import Step, batches
 from scratchbus.errors import EngineForbidden, EngineFull, EngineReadOnly, LogBlocked, NotReplicated
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.writes import Op, Write
@@ -86,20 +86,16 @@ def log_read(core: Core, page: str, found: Sequence[Observation]) -> Step[None]:
     """Record who has read these observations, as `logged` does."""
     if JITTER.random() < core.settings.log_reads:
         with suppress(EngineForbidden, EngineReadOnly, EngineFull, LogBlocked, NotReplicated):
-            for at in range(0, len(found), _MAX_BATCH):
-                shown = {each.id: each.version for each in found[at : at + _MAX_BATCH]}
+            for batch in batches(found, _MAX_BATCH):
+                shown = {each.id: each.version for each in batch}
                 yield from record(core, page, None, core.by, shown, 0, None)
 
 
 def logged_one(core: Core, page: str, reading: Step[Observation | None]) -> Step[Observation | None]:
     """Read an observation, and record who read it, as `logged` does."""
-
-    def read() -> Step[list[Observation]]:
-        found = yield from reading
-        return [] if found is None else [found]
-
-    found = yield from logged(core, page, read())
-    return found[0] if found else None
+    found = yield from reading
+    yield from log_read(core, page, [] if found is None else [found])
+    return found
 
 
 def exposure(state: BusState, page: str, id: str) -> Step[Exposure]:

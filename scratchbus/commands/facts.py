@@ -35,7 +35,7 @@ from scratchbus.domain.schedule import varying_times
 from scratchbus.domain.time_checks import as_time
 from scratchbus.domain.times import settle
 from scratchbus.domain.values import MAX_BYTES, check_confidence
-from scratchbus.engine.steps import Step, Wrote
+from scratchbus.engine.steps import Step, Wrote, batches
 from scratchbus.errors import Conflict, InvalidField, InvalidInput, NotFound, VersionConflict, shown
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.ids import bound_of
@@ -138,8 +138,7 @@ def assert_all(
             return earlier
     refusal = yield from _check_evidence(core, page, [id for command in commands for id in command.evidence])
     facts: list[Fact] = []
-    for at in range(0, len(events), MAX_BATCH):
-        batch = events[at : at + MAX_BATCH]
+    for batch in batches(events, MAX_BATCH):
         try:
             writes = [put(occasion, event, NEVER if refusal else 0, varying=varying) for event in batch]
             appended = yield from append(core.log, page, writes)

@@ -16,12 +16,13 @@ from scratchbus.domain.item_events import ItemDeleted, ItemPut, ItemUsed
 from scratchbus.domain.items import ItemChange, Namespace, StoreItem, check_name, check_namespace, subject_of
 from scratchbus.domain.position import Position
 from scratchbus.domain.values import check_whole
-from scratchbus.engine.steps import Queued, Step, ask
+from scratchbus.engine.steps import Queued, Step, batches
 from scratchbus.errors import InvalidField, ScratchbusError, shown
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.bus_log import bounded_event_id
 from scratchbus.eventlog.causes import reasons
 from scratchbus.eventlog.codec import encode_body, encode_fields
+from scratchbus.eventlog.lag import read_clock
 from scratchbus.eventlog.writes import MAX_BATCH, MAX_BODIES, Draft, Op, Write
 from scratchbus.projections.item_index import FoundItem, ItemIndex, NamespaceMatch
 from scratchbus.readmodel.history import history
@@ -91,7 +92,7 @@ class StoreItems:
 def read(core: Core, page: str) -> Step[StoreItems]:
     """Return the items of a store with every acknowledged write, without those that have expired."""
     cached = yield from fresh_memory(core, core.items, page)
-    return StoreItems(cached, (yield from _now(core, page)) if cached.memory.has_expiring else 0)
+    return StoreItems(cached, (yield from read_clock(core.log.shard(page))) if cached.memory.has_expiring else 0)
 
 
 def write(core: Core, page: str, changes: Iterable[ItemChange], event_id: str | None = None) -> Step[int]:
@@ -132,17 +133,14 @@ def use(core: Core, page: str, items: Iterable[StoreItem]) -> Step[int]:
 def sweep(core: Core, page: str) -> Step[int]:
     """Delete the expired items; return how many. An item that was put or used meanwhile stays."""
     cached = yield from fresh_memory(core, core.items, page)
-    now = yield from _now(core, page)
+    now = yield from read_clock(core.log.shard(page))
     with cached.lock:
         expired = cached.memory.expired(now)
     occasion = Occasion.of(core, page, None, "items_swept")
     deleted = 0
-    for at in range(0, len(expired), MAX_BATCH):
-        batch = expired[at : at + MAX_BATCH]
-        writes = [
-            Write(occasion.event(ItemDeleted, item.id, nth_suffix(at + index)), Op.PUT, "", item.version)
-            for index, item in enumerate(batch)
-        ]
+    events = [occasion.event(ItemDeleted, item.id, nth_suffix(index)) for index, item in enumerate(expired)]
+    for batch in batches([*zip(events, expired, strict=True)], MAX_BATCH):
+        writes = [Write(event, Op.PUT, "", item.version) for event, item in batch]
         appended = yield from append(core.log, page, writes, mode="each")
         deleted += sum(row.position.seq > 0 for row in appended.written)
     return deleted
@@ -151,12 +149,6 @@ def sweep(core: Core, page: str) -> Step[int]:
 def history_of_item(core: Core, page: str, namespace: Sequence[str], key: str) -> Step[list[AnyEvent]]:
     """Return the events about an item, oldest first. Raises PositionLost."""
     return (yield from history(core.log, page, subject_of(check_namespace(namespace), check_name("key", key))))
-
-
-def _now(core: Core, page: str) -> Step[float]:
-    """Return the engine's time, in milliseconds."""
-    seconds, micros = yield from ask(core.log.shard(page), "TIME")
-    return int(seconds) * 1000 + int(micros) / 1000
 
 
 def _new_event(change: ItemChange) -> _NewEvent:

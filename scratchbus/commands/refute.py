@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Annotated, Any, cast
 
+from scratchbus.commands.bus_state import BusState
 from scratchbus.commands.dependents import complete, dependents, review
 from scratchbus.commands.execution import Command, Occasion
 from scratchbus.commands.observations import finish, lifecycle_of, not_found, type_or_none
@@ -99,7 +100,7 @@ def _append_with_reviews(core: Core, write: Write, *, is_guarded: bool) -> Step[
     If `is_guarded`, the script refuses it if further observations rest on the refuted one by then.
     """
     relations = yield from open_relations(core.log)
-    exposure = yield from exposure_of(core, relations, write.event.page, write.event.subject)
+    exposure = yield from exposure_of(core, relations, write.event.page, write.event.subject, BusState(core).happened)
     event = cast(StatusChanged, write.event).model_copy(
         update={
             "seen_by": exposure.viewers()[-_MAX_SEEN:],

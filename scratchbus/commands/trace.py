@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-
 from scratchbus.commands.bus_state import BusState
 from scratchbus.domain.checks import check_action
 from scratchbus.domain.events import AnyEvent
@@ -13,10 +11,8 @@ from scratchbus.domain.trace import Consequences, Motive, Trace
 from scratchbus.domain.values import check_id
 from scratchbus.engine.steps import Step
 from scratchbus.errors import NotFound
-from scratchbus.readmodel.history import read_events
+from scratchbus.readmodel.history import read_events_of_shards
 from scratchbus.readmodel.relations import Relations, open_relations, resting_on
-
-_AT_ONCE = 500
 
 
 def trace(state: BusState, page: str, action: str) -> Step[Trace]:
@@ -97,12 +93,5 @@ def _caused_by(state: BusState, relations: Relations, history: list[AnyEvent]) -
 
 def _events_at(state: BusState, positions: list[Position]) -> Step[list[AnyEvent]]:
     """Return the events at these positions, of any shards, in order of time, without missing ones."""
-    by_shard: dict[int, list[Position]] = defaultdict(list)
-    for position in positions:
-        by_shard[position.shard].append(position)
-    events: list[AnyEvent] = []
-    for batch in by_shard.values():
-        for start in range(0, len(batch), _AT_ONCE):
-            events += yield from read_events(state.core.log, batch[start : start + _AT_ONCE])
-    events = yield from state.happened(events)
+    events = yield from state.happened((yield from read_events_of_shards(state.core.log, positions)))
     return sorted(events, key=in_time)

@@ -69,11 +69,6 @@ class AsyncLink(asyncio.Protocol):
         self._heard = 0.0  # when the last data arrived, by the loop's clock
         self.is_open = self.is_closed = False
 
-    @property
-    def is_waiting(self) -> bool:
-        """Whether replies are outstanding."""
-        return bool(self._sent)
-
     async def open(self) -> None:
         """Open the socket, log in and select the database, unless another task has done so."""
         async with self._opening:

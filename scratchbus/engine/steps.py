@@ -6,7 +6,7 @@ never blocks. `Engine` and `AsyncEngine` drive it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Hashable, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from msgspec import Struct
@@ -153,6 +153,11 @@ def ask_all(shard: int, commands: list[tuple[Any, ...]]) -> Step[list[Any]]:
         return []
     replies = yield Call(shard, tuple(commands))
     return list(replies)
+
+
+def batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """Yield so many items at a time, as one call may take."""
+    return (items[at : at + size] for at in range(0, len(items), size))
 
 
 def scan(

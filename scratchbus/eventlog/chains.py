@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from scratchbus.domain.event import Event
 from scratchbus.domain.position import START, Position
 from scratchbus.engine.scripts import Key, lua_script
-from scratchbus.engine.steps import Call, Step, ask
+from scratchbus.engine.steps import Call, Step, ask, batches
 from scratchbus.errors import PositionLost
 from scratchbus.eventlog.archive_protocol import LogArchive
 from scratchbus.eventlog.below_floor import from_archive, read_floor
@@ -67,8 +67,7 @@ def walk_chains(
     last_ids = list(dict.fromkeys(ends))
     found: dict[str, list[AnyEvent]] = {}
     first = yield from _first_in_log(log, shard)
-    for begin in range(0, len(last_ids), _CHAINS):
-        group = last_ids[begin : begin + _CHAINS]
+    for group in batches(last_ids, _CHAINS):
         chains: list[list[RawEntry]] = []
         next_ids: list[str] = []
         for end in group:

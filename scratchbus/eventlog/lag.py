@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from scratchbus.domain.position import Position
-from scratchbus.engine.steps import Step, ask_all
+from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.layouts import read_last
 from scratchbus.eventlog.raw_entries import entry_position
@@ -47,6 +47,12 @@ def read_lags(log: Log, positions: Iterable[Position]) -> Step[dict[Position, La
 def end_of(tail: bytes | None, shard: int) -> Position:
     """Return the end of a log by its `tail`, or its lower end by its floor; the start for None."""
     return read_last(tail, shard)[0]
+
+
+def read_clock(shard: int) -> Step[float]:
+    """Return the time of a shard's engine, in milliseconds since the epoch."""
+    seconds, micros = yield from ask(shard, "TIME")
+    return int(seconds) * 1000 + int(micros) / 1000
 
 
 def in_ms(time: tuple[bytes, bytes]) -> int:

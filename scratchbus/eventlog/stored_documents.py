@@ -58,8 +58,7 @@ def encode_document(document: Document) -> bytes:
 
 def read_document(subject: str, row: bytes) -> Document:
     """Return the stored document of a subject. Raises one of UNREADABLE."""
-    model = projection_of(subject).document
-    document: Document = as_observation(decode_row(row)) if model is Observation else read_as(model, row)
+    document: Document = read_as(projection_of(subject).document, row)
     return document
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, TypeVar
 
 from scratchbus.domain.document import Remembered
@@ -10,12 +11,11 @@ from scratchbus.domain.models import default_of, trusted
 
 Document = TypeVar("Document", bound=Remembered)
 
-_DEFAULTS: dict[type[Remembered], dict[str, Any]] = {}
-
 
 def create_document(cls: type[Document], event: Event, **fields: Any) -> Document:
     """Return the document that an event creates; fields that are not given have their defaults."""
-    return trusted(cls, {**_defaults_of(cls), "shard": event.shard, **_first_position(event), **fields})
+    position = {"added_ms": event.ms, "added_seq": event.seq, "ms": event.ms, "seq": event.seq}
+    return trusted(cls, {**_defaults_of(cls), "shard": event.shard, **position, **fields})
 
 
 def update_document(document: Document, event: Event, **changes: Any) -> Document:
@@ -30,14 +30,7 @@ def upsert_document(cls: type[Document], document: Document | None, event: Event
     return create_document(cls, event, **changes) if document is None else update_document(document, event, **changes)
 
 
-def _first_position(event: Event) -> dict[str, int]:
-    return {"added_ms": event.ms, "added_seq": event.seq, "ms": event.ms, "seq": event.seq}
-
-
+@cache
 def _defaults_of(cls: type[Remembered]) -> dict[str, Any]:
     """Return all fields of a document in order, with their defaults, if any."""
-    found = _DEFAULTS.get(cls)
-    if found is None:
-        fields = cls.model_fields.items()
-        found = _DEFAULTS[cls] = {name: default_of(field) for name, field in fields}
-    return found
+    return {name: default_of(field) for name, field in cls.model_fields.items()}

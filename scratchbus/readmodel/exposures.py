@@ -10,22 +10,15 @@ from scratchbus.domain.exposure import ActionTaken, Exposure, Seen
 from scratchbus.domain.page_events import ContextRendered, Linked
 from scratchbus.domain.position import Position, in_time
 from scratchbus.engine.steps import Step
-from scratchbus.readmodel.history import history, read_events
+from scratchbus.readmodel.history import history, read_events_of_shards
 from scratchbus.readmodel.relations import Relations
 from scratchbus.readmodel.scope import Core
-
-_AT_ONCE = 500
 
 EventSelector = Callable[[list[AnyEvent]], Step[list[AnyEvent]]]
 """Says which of some events had happened."""
 
 
-def _all(events: list[AnyEvent]) -> Step[list[AnyEvent]]:
-    yield from ()
-    return events
-
-
-def exposure_of(core: Core, relations: Relations, page: str, id: str, select: EventSelector = _all) -> Step[Exposure]:
+def exposure_of(core: Core, relations: Relations, page: str, id: str, select: EventSelector) -> Step[Exposure]:
     """Return who has seen an observation of a page, and the actions that they linked afterwards."""
     subjects = (yield from relations.leading_from("seen", [id]))[id]
     renderings: list[ContextRendered] = []
@@ -55,19 +48,13 @@ def _actions(
     for event in reversed(renderings):
         since |= {name: event for name in (event.session, event.agent, event.by) if name is not None}
     ends = yield from relations.leading_from("actions", since)
-    by_shard: dict[int, list[Position]] = defaultdict(list)
-    for shard, end in (each for group in ends.values() for each in group):
-        by_shard[shard].append(Position.parse(end)._replace(shard=shard))
-    links: list[AnyEvent] = []
-    for positions in by_shard.values():
-        floor = min((event.ms for event in since.values()), default=0)
-        relevant = sorted(position for position in positions if position.ms >= floor)
-        for at in range(0, len(relevant), _AT_ONCE):
-            links += yield from read_events(core.log, relevant[at : at + _AT_ONCE])
-    links = sorted((yield from select(links)), key=in_time)
+    positions = [Position.parse(end)._replace(shard=shard) for group in ends.values() for shard, end in group]
+    floor = min((event.ms for event in since.values()), default=0)
+    relevant = sorted(position for position in positions if position.ms >= floor)
+    links = yield from select((yield from read_events_of_shards(core.log, relevant)))
     return [
         ActionTaken(action=link.action, id=link.subject, page=link.page, by=link.by, at=link.at)
-        for link in links
+        for link in sorted(links, key=in_time)
         if isinstance(link, Linked) and _follows(link, since[link.by])
     ]
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from scratchbus.domain.position import START, Position, in_time
 from scratchbus.domain.time_checks import as_time
 from scratchbus.domain.values import MAX_SAFE_INTEGER, Moment, check_page, check_whole, millis, moment
-from scratchbus.engine.steps import Step, ask, ask_all
+from scratchbus.engine.steps import Step, ask, ask_all, batches
 from scratchbus.errors import InvalidField
 from scratchbus.eventlog.below_floor import entries_at, read_floor
 from scratchbus.eventlog.bus_log import Log
@@ -179,8 +179,8 @@ def _count_until(
 ) -> Step[list[tuple[int, Position | None]]]:
     """Return, for each time, how many events of a page up to a position come before it, and the next one."""
     found: list[tuple[int, Position | None]] = []
-    for start in range(0, len(edges), 250):
-        bounds = [(key, min(until, Position(edge - 1, MAX_SAFE_INTEGER))) for edge in edges[start : start + 250]]
+    for batch in batches(edges, 250):
+        bounds = [(key, min(until, Position(edge - 1, MAX_SAFE_INTEGER))) for edge in batch]
         found += yield from count_many_positions(shard, bounds)
     return found
 
@@ -209,8 +209,7 @@ def _sample_kinds(
     samples = [(at, first, min(sample, counts[at])) for at, first in enumerate(firsts) if first is not None]
     name = log.keys(shard).log
     if page is None:
-        for start in range(0, len(samples), 50):
-            batch = samples[start : start + 50]
+        for batch in batches(samples, 50):
             rows = yield from ask_all(
                 shard, [("XRANGE", name, first.stream_id, "+", "COUNT", count) for _, first, count in batch]
             )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from scratchbus.domain.position import Position
-from scratchbus.engine.steps import Call, Step
+from scratchbus.engine.steps import Call, Step, batches
 from scratchbus.errors import LogRewound, NotFound
 from scratchbus.eventlog import paged_out
 from scratchbus.eventlog.below_floor import entries_at, from_archive, read_floor
@@ -22,6 +24,8 @@ from scratchbus.readmodel.page_query import Freshness, query_page
 if TYPE_CHECKING:
     from scratchbus.domain.events import AnyEvent
 
+_AT_ONCE = 500  # events read at once, or walked back over
+
 
 def history(log: Log, page: str, subject: str) -> Step[list[AnyEvent]]:
     """Return the events about a subject, oldest first; reads no other events.
@@ -32,7 +36,7 @@ def history(log: Log, page: str, subject: str) -> Step[list[AnyEvent]]:
     events: list[AnyEvent] = []
     at = ""
     while True:
-        earlier, at = yield from walk_back(log, page, subject, at, 500)
+        earlier, at = yield from walk_back(log, page, subject, at, _AT_ONCE)
         events += earlier
         if not at:
             return events[::-1]
@@ -86,6 +90,17 @@ def read_events(log: Log, positions: Sequence[Position]) -> Step[list[AnyEvent]]
     """Return the events at these positions, all of one shard; skip missing ones. Raises PositionLost."""
     entries = yield from entries_at(log, positions)
     return [decode_entry(entry, positions[0].shard) for entry in entries]
+
+
+def read_events_of_shards(log: Log, positions: Iterable[Position]) -> Step[list[AnyEvent]]:
+    """Return the events at these positions, of any shards; skip missing ones. Raises PositionLost."""
+    by_shard: dict[int, list[Position]] = defaultdict(list)
+    for position in positions:
+        by_shard[position.shard].append(position)
+    events: list[AnyEvent] = []
+    for batch in chain.from_iterable(batches(each, _AT_ONCE) for each in by_shard.values()):
+        events += yield from read_events(log, batch)
+    return events
 
 
 def check_not_erased(log: Log, positions: Sequence[Position]) -> Step[None]:

@@ -23,7 +23,7 @@ _TRIES = 3  # for observations that are paged in meanwhile
 
 
 def get(
-    log: Log, page: str, ids: list[str], freshness: Freshness, earlier: PastState | None = None
+    log: Log, page: str, ids: Sequence[str], freshness: Freshness, earlier: PastState | None = None
 ) -> Step[dict[str, Observation]]:
     """Return the observations with these ids, by id, without those that are not on the page."""
     for _ in range(_TRIES):

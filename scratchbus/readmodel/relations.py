@@ -7,14 +7,14 @@ acknowledged before it began.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 from scratchbus.domain.event import Event
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
-from scratchbus.engine.steps import Step, ask_all
+from scratchbus.engine.steps import Step, ask_all, batches
 from scratchbus.errors import EngineForbidden, EngineReadOnly, PositionLost
 from scratchbus.eventlog import paged_out
 from scratchbus.eventlog.archive_protocol import LogArchive
@@ -69,8 +69,7 @@ class Relations:
         found: dict[str, list[tuple[int, str]]] = {start: [] for start in starts}
         start_list = list(found)
         for shard in self._builds:
-            for at in range(0, len(start_list), _AT_ONCE):
-                batch = start_list[at : at + _AT_ONCE]
+            for batch in batches(start_list, _AT_ONCE):
                 rows = yield from self._folded(shard, relation, batch)
                 for start, members in zip(batch, rows, strict=True):
                     folded = [text_of(member).partition("\t")[2] for member in members]
@@ -78,7 +77,7 @@ class Relations:
                     found[start] += [(shard, end) for end in dict.fromkeys([*folded, *newer])]
         return found
 
-    def _folded(self, shard: int, relation: str, starts: list[str]) -> Step[list[list[bytes]]]:
+    def _folded(self, shard: int, relation: str, starts: Sequence[str]) -> Step[list[list[bytes]]]:
         """Return the members of a relation that begin with each of these, all of one build of the state."""
         keys = self.log.keys(shard)
         while True:
@@ -146,8 +145,8 @@ def gather(log: Log, pages: Mapping[str, str], freshness: Freshness) -> Step[dic
         by_page[page].append(id)
     found: dict[str, Observation] = {}
     for page, ids in by_page.items():
-        for at in range(0, len(ids), _AT_ONCE):
-            found |= yield from get(log, page, ids[at : at + _AT_ONCE], freshness)
+        for batch in batches(ids, _AT_ONCE):
+            found |= yield from get(log, page, batch, freshness)
     return {id: found[id] for id in pages if id in found}
 
 
@@ -182,8 +181,7 @@ def _find_on_shard(log: Log, checkpoint: Checkpoint, ids: list[str]) -> Step[dic
     shard, build, found = checkpoint.position.shard, checkpoint.build, dict[str, str]()
     keys = log.keys(shard)
     names = yield from page_names(keys)
-    for at in range(0, len(names), _AT_ONCE):
-        batch = names[at : at + _AT_ONCE]
+    for batch in batches(names, _AT_ONCE):
         rows = yield from ask_all(shard, [("HMGET", keys.heads(name), *ids) for name in batch])
         candidates = [(id, name) for name in batch for id in ids]
         stored = [("HEXISTS", PageKeys(keys, name, build).docs, id) for id, name in candidates]

@@ -18,9 +18,10 @@ from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
 from scratchbus.engine.retry_limits import backoff
-from scratchbus.engine.steps import Pause, Step, ask
+from scratchbus.engine.steps import Pause, Step
 from scratchbus.errors import BusClosed, CodeTooOld, LogError, LogGap, LogRewound, PositionLost, ScratchbusError
 from scratchbus.eventlog.cursor import Cursor
+from scratchbus.eventlog.lag import read_clock
 from scratchbus.eventlog.log_entry import LogEntry
 from scratchbus.eventlog.tail import Feed
 from scratchbus.projections.page_in_memory import LivePage
@@ -63,12 +64,6 @@ class Watcher:
 
 
 W = TypeVar("W", bound=Watcher)
-
-
-def read_clock(shard: int) -> Step[float]:
-    """Return the time of a shard's engine, in milliseconds since the epoch."""
-    seconds, micros = yield from ask(shard, "TIME")
-    return int(seconds) * 1000 + int(micros) / 1000
 
 
 class Live:

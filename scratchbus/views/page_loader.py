@@ -9,7 +9,7 @@ from functools import partial
 from operator import attrgetter
 
 from scratchbus.domain.events import AnyEvent
-from scratchbus.engine.steps import Step, ask, ask_all
+from scratchbus.engine.steps import Step, ask_all, scan
 from scratchbus.errors import EngineForbidden, EngineReadOnly
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key, read_checkpoint
@@ -60,13 +60,13 @@ def read_page(log: Log, page: str, now_ms: int, keep_final_ms: int | None = None
 def _read_documents(names: PageKeys, shard: int) -> Step[Collection[AnyObservation]]:
     """Read all documents of a page in chunks; documents added or removed meanwhile may be missing."""
     documents: dict[str, AnyObservation] = {}
-    at = b"0"
-    while True:
-        at, rows = yield from ask(shard, "HSCAN", names.docs, at, "COUNT", _AT_ONCE)
+
+    def take(rows: list[bytes]) -> None:
         batch = with_gc_paused(partial(decode_stored, rows[1::2]))
         documents.update(zip(map(_id_of, batch), batch, strict=True))  # a scan may show one twice
-        if at == b"0":
-            return documents.values()
+
+    yield from scan(shard, take, "HSCAN", names.docs, count=_AT_ONCE)
+    return documents.values()
 
 
 def replay(log: Log, cursor: Cursor, take: Callable[[Sequence[LogEntry]], None]) -> Step[None]:

@@ -17,7 +17,7 @@ from scratchbus.domain.checks import check_label, check_some
 from scratchbus.domain.registry import HIGHEST_PRIORITY
 from scratchbus.domain.values import Duration, check_page
 from scratchbus.engine.retry_limits import JITTER, backoff
-from scratchbus.engine.steps import Abandoned, Step, ask_all
+from scratchbus.engine.steps import Abandoned, Step, ask_all, batches
 from scratchbus.errors import Conflict, NotFound, ScratchbusError
 from scratchbus.eventlog.keys import SYSTEM_PAGE
 from scratchbus.eventlog.layouts import SPAN
@@ -284,8 +284,7 @@ class Agenda:
                 names = yield from page_names(keys)
             else:
                 names = [name for name in self._pages if log.shard(name) == shard]
-            for at in range(0, len(names), _BATCH):
-                batch = names[at : at + _BATCH]
+            for batch in batches(names, _BATCH):
                 commands = [("ZREVRANGE", keys.open(name), 0, 0, "WITHSCORES") for name in batch]
                 rows = yield from ask_all(shard, list(commands))
                 tops |= {name: int(float(row[1])) // SPAN for name, row in zip(batch, rows, strict=True) if row}

@@ -106,7 +106,7 @@ async def test_closing_ends_the_waits_of_tasks(
         waiting += [asyncio.create_task(follow(bus.subscribe("router"))), asyncio.create_task(follow(bus.work("w")))]
     links = bus._engine._shared
     await asyncio.to_thread(
-        eventually, lambda: blocked(directory) == 1 + shards and not any(each.is_waiting for each in links.values())
+        eventually, lambda: blocked(directory) == 1 + shards and not any(each._sent for each in links.values())
     )
     with hanging(directory, hangs):
         async with asyncio.timeout(AT_ONCE):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 
 from pydantic import BaseModel
 
-from scratchbus.engine.steps import Step, ask_all
+from scratchbus.engine.steps import Step, ask_all, batches
 from scratchbus.eventlog.lag import in_ms
 from scratchbus.eventlog.layouts import Head
 from scratchbus.readmodel.queries import page_names
@@ -43,7 +43,7 @@ def with_claims(core: Core, sizes: Mapping[str, int]) -> Step[list[PageStatus]]:
     """Return the status of pages, given with their numbers of open observations."""
     claims = {page: 0 for page, size in sizes.items() if not size}
     countable = [page for page, size in sizes.items() if 0 < size <= MAX_CLAIMS]
-    for batch in _slices(countable):
+    for batch in batches(countable, _AT_ONCE):
         claims |= yield from _count_claims(core, batch)
     return [PageStatus(page=page, open=size, claimed=claims.get(page)) for page, size in sizes.items()]
 
@@ -51,13 +51,13 @@ def with_claims(core: Core, sizes: Mapping[str, int]) -> Step[list[PageStatus]]:
 def read_sizes(core: Core, shard: int, pages: list[str]) -> Step[dict[str, int]]:
     """Return the number of open observations of each page."""
     sizes: dict[str, int] = {}
-    for batch in _slices(pages):
+    for batch in batches(pages, _AT_ONCE):
         found = yield from ask_all(shard, [("ZCARD", core.log.keys(shard).open(page)) for page in batch])
         sizes |= zip(batch, found, strict=True)
     return sizes
 
 
-def _count_claims(core: Core, pages: list[str]) -> Step[dict[str, int]]:
+def _count_claims(core: Core, pages: Sequence[str]) -> Step[dict[str, int]]:
     """Return the number of live claims of each page, by the engine's clock."""
     by_shard: dict[int, list[str]] = defaultdict(list)
     for page in pages:
@@ -72,8 +72,3 @@ def _count_claims(core: Core, pages: list[str]) -> Step[dict[str, int]]:
         counts = iter(sum(head is not None and head.until > now for head in map(Head.readable, each)) for each in rows)
         claims |= {page: next(counts) if ids else 0 for page, ids in zip(batch, found, strict=True)}
     return claims
-
-
-def _slices(pages: list[str]) -> Iterator[list[str]]:
-    for at in range(0, len(pages), _AT_ONCE):
-        yield pages[at : at + _AT_ONCE]

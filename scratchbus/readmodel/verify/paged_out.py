@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from scratchbus.engine.scripts import Command
-from scratchbus.engine.steps import Step, ask
+from scratchbus.engine.steps import Step, ask, batches
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.index_tables import (
     TableName,
@@ -24,7 +24,6 @@ from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.paged_out import IndexEdit
 from scratchbus.projections.scratch_page import index_entries
 from scratchbus.readmodel.verify.findings import Verified
-from scratchbus.readmodel.verify.probe import batches
 from scratchbus.readmodel.verify.stored import StoredKeys
 
 _AT_ONCE = 500  # observations per read

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from scratchbus.domain.page_events import Erased
@@ -95,8 +95,3 @@ def stored_end(tail: bytes | None, shard: int) -> Position:
         return end_of(tail, shard)
     except (InvalidInput, ValueError):
         return START
-
-
-def batches(names: list[str], size: int) -> Iterator[list[str]]:
-    """Yield so many names at a time."""
-    return (names[at : at + size] for at in range(0, len(names), size))

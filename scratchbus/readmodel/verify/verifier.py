@@ -7,10 +7,10 @@ point before the comparison. So it does not matter what happens between two step
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
-from scratchbus.engine.steps import Fetch, Step, ask, ask_all, scan
+from scratchbus.engine.steps import Fetch, Step, ask, ask_all, batches, scan
 from scratchbus.errors import ArchiveDamaged, ArchiveForeign, LogRewound, shown
 from scratchbus.eventlog.archive_protocol import LogArchive
 from scratchbus.eventlog.below_floor import read_floor
@@ -27,7 +27,7 @@ from scratchbus.readmodel.rebuild import Progress
 from scratchbus.readmodel.scope import Core
 from scratchbus.readmodel.verify.findings import MAX_FINDINGS, Verified
 from scratchbus.readmodel.verify.paged_out import PagedOutCheck
-from scratchbus.readmodel.verify.probe import Moved, Probe, batches, stored_end
+from scratchbus.readmodel.verify.probe import Moved, Probe, stored_end
 from scratchbus.readmodel.verify.stored import StoredKey, StoredKeys
 
 _AT_ONCE = 500  # members of a key per read
@@ -162,11 +162,11 @@ class _Shard:
             self._judge(stored, names, flat[1::2])
             if int(at) == 0:
                 break
-        for names in batches([member for member in stored.members() if member not in seen], _AT_ONCE):
-            (values,) = yield from self._read([(get, stored.key, *names)])
-            self._judge(stored, names, values)
+        for missing in batches([member for member in stored.members() if member not in seen], _AT_ONCE):
+            (values,) = yield from self._read([(get, stored.key, *missing)])
+            self._judge(stored, missing, values)
 
-    def _judge(self, stored: StoredKey, members: list[str], values: list[bytes | None]) -> None:
+    def _judge(self, stored: StoredKey, members: Sequence[str], values: list[bytes | None]) -> None:
         for member, value in zip(members, values, strict=True):
             if problem := stored.problem(member, value):
                 self._verified.add(stored.kind, f"{stored.key} {member}", problem)
