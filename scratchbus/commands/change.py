@@ -182,10 +182,8 @@ class Reopen(_Transition):
 
     def on(self, core: Core, page: str) -> Occasion:
         """See `Command`."""
-        occasion = super().on(core, page)
-        if self.ttl is None:
-            return occasion
-        return occasion._replace(lifetime=Lifetime(ttl=self.ttl if isinstance(self.ttl, int) else 0))
+        lifetime = Lifetime() if self.ttl is None else Lifetime(ttl=self.ttl if isinstance(self.ttl, int) else 0)
+        return super().on(core, page)._replace(lifetime=lifetime)
 
 
 def _target_status(lifecycle: Lifecycle, verb: str) -> str:
