@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from functools import partial
 from secrets import token_hex
 from typing import IO, cast
@@ -64,13 +65,10 @@ def erase(core: Core, page: str, id: str, reason: str, event_id: str | None) -> 
         lock = yield from _lock_file(core, page, id)
     except FilesUnavailable as failure:
         failures.append(failure)
-    try:
+    with lock or nullcontext():
         tombstone = yield from _erase_one(core, page, id, reason, event_id, failures)
         if lock is not None:
             yield from _delete_file(core, page, id, lock)
-    finally:
-        if lock is not None:
-            lock.close()
     pending, seen = [tombstone], {page}
     while pending:
         parent = pending.pop()

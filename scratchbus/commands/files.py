@@ -114,15 +114,12 @@ def write(core: Core, root: str, arguments: Mapping[str, Any]) -> Step[ScratchFi
     if (yield from is_retry(core, command.on(core, page), command.about)):
         return cast(ScratchFile, (yield from edit(core, page, command)))
     yield from _check_open(core, root)
-    lock = yield from take_lock(core, root)
-    try:
+    with (yield from take_lock(core, root)) as lock:
         if not (yield from is_retry(core, command.on(core, page), command.about)):  # else it is on disk, or newer
             yield Fetch(WhileLocked(lock, partial(directory(core, root).put, command.path, content)))
         written = yield from edit(core, page, command)
         with suppress(FilesUnavailable):  # it is written; the next eviction tries again
             yield from _evict(core, root, lock)
-    finally:
-        lock.close()
     return cast(ScratchFile, written)
 
 
@@ -139,8 +136,7 @@ def delete(core: Core, root: str, arguments: Mapping[str, Any]) -> Step[None]:
     if (yield from is_retry(core, command.on(core, page), command.about)):
         return
     yield from _check_open(core, root)
-    lock = yield from take_lock(core, root)
-    try:
+    with (yield from take_lock(core, root)) as lock:
         if (yield from is_retry(core, command.on(core, page), command.about)):
             return
         listed = yield from read_memory(core, core.directories, page, lambda entries: entries.get(command.about))
@@ -153,8 +149,6 @@ def delete(core: Core, root: str, arguments: Mapping[str, Any]) -> Step[None]:
         if not existed and not is_listed:
             raise NotFound(f"there is no file {shown(command.path)}; list the files of session {root!r}")
         yield from edit(core, page, command)
-    finally:
-        lock.close()
 
 
 def present(core: Core, root: str) -> Step[list[ScratchFile]]:
@@ -173,8 +167,7 @@ def sync(core: Core, root: str) -> Step[list[ScratchFile]]:
     """List the files on disk: append events for files that others wrote or deleted, then evict."""
     page = page_of_session(root)
     yield from _check_open(core, root)
-    lock = yield from take_lock(core, root)
-    try:
+    with (yield from take_lock(core, root)) as lock:
         found = {each.path: each for each in (yield Fetch(directory(core, root).scan))}
         listed = {file.path: file.sha256 for file in (yield from present(core, root))}
         for path, each in found.items():
@@ -183,8 +176,6 @@ def sync(core: Core, root: str) -> Step[list[ScratchFile]]:
         for path in listed.keys() - found:
             yield from edit(core, page, RemoveFile.parse({"path": path, "why": "missing"}))
         yield from _evict(core, root, lock)
-    finally:
-        lock.close()
     return (yield from present(core, root))
 
 
@@ -219,19 +210,17 @@ def evict_all(core: Core) -> Step[dict[str, int]]:
 def _evict_session(core: Core, session: str) -> Step[int]:
     keep_ms = core.settings.ms("keep_files")
     is_over = yield from has_ended(core, session)
-    lock = yield from take_lock(core, session)
     try:
-        if not is_over:
-            return (yield from _evict(core, session, lock))
-        if keep_ms is None:
-            return 0
-        discard = partial(directory(core, session).discard, time.time() - keep_ms / 1000)
-        count: int = yield Fetch(WhileLocked(lock, discard))
-        return count
+        with (yield from take_lock(core, session)) as lock:
+            if not is_over:
+                return (yield from _evict(core, session, lock))
+            if keep_ms is None:
+                return 0
+            discard = partial(directory(core, session).discard, time.time() - keep_ms / 1000)
+            count: int = yield Fetch(WhileLocked(lock, discard))
+            return count
     except SessionOver:  # it ended meanwhile; its files have their time
         return 0
-    finally:
-        lock.close()
 
 
 def _evict(core: Core, root: str, lock: IO[bytes]) -> Step[int]:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from scratchbus.commands.execution import Occasion
 from scratchbus.commands.fork_copies import AFTER, copied_event_id
 from scratchbus.commands.memory_edit import put
+from scratchbus.commands.memory_reads import read_memory
 from scratchbus.domain.conversation_events import TurnAppended, TurnsCompacted
 from scratchbus.domain.conversations import SUMMARY, Turn
 from scratchbus.domain.event import Event
@@ -83,9 +84,7 @@ def _missing(core: Core, child: str, first: SessionSpawned) -> Step[list[_Copy]]
 
 def _new_ids(core: Core, child: str, originals: Iterable[tuple[str, Turn | Task]]) -> Step[dict[str, str]]:
     """Return new ids for originals whose id the fork gave to something else before the copy was complete."""
-    cached = yield from core.conversations.fresh(core.log, child)
-    with cached.lock:
-        existing = dict(cached.memory.documents())
+    existing = dict((yield from read_memory(core, core.conversations, child, Conversation.documents)))
     return {
         id: f"{id}{AFTER}"
         for id, each in originals
@@ -113,9 +112,8 @@ def _conversation(core: Core, first: SessionSpawned) -> Step[Conversation]:
     its_session = known.get(SESSION)
     if isinstance(its_session, Session) and its_session.ended:
         return conversation_of((yield from memories_at(core.log, first.page, first.position)))
-    cached = yield from core.conversations.fresh(core.log, first.page)
-    with cached.lock:
-        return conversation_of(dict(cached.memory.documents()))
+    documents = yield from read_memory(core, core.conversations, first.page, Conversation.documents)
+    return conversation_of(dict(documents))
 
 
 def _copies(id: str, document: Turn | Task, first: SessionSpawned) -> Iterator[_Copy]:

@@ -79,6 +79,5 @@ def earlier_attempt(core: Core, occasion: Occasion, subject: str) -> Step[list[P
     """Return the position of the event with a caller's id; None if there is none. Raises EventIdReused."""
     if not occasion.digest:
         return None
-    write = put(occasion, occasion.event(Event, subject), None)
-    write.body, write.argument = b"{}", ""
+    write = Write(occasion.event(Event, subject), Op.PUT, occasion.digest, body=b"{}")
     return (yield from find_attempt(core.log, occasion.page, [write]))
