@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from scratchbus.domain.observation import Observation
@@ -31,7 +31,7 @@ from scratchbus.readmodel.page_query import Freshness, PastState, query_page
 
 _SCAN = 200  # documents a scan reads at once
 _RANGES, _MIN_DOCUMENTS, _MAX_DOCUMENTS = 16, 8, 200  # ranges read at once; documents folded at once
-_TRIES = 5  # while others page observations in
+_TRIES = 5  # while others page observations in or out
 
 
 def search(
@@ -42,27 +42,14 @@ def search(
     limit: int | None,
     below: int | None,
     earlier: PastState | None = None,
+    *,
+    tries: int = _TRIES,
 ) -> Step[list[Observation]]:
     """Return the matching observations, newest first by when they were added, only those added before the seq `below`.
 
-    Raises PositionLost for a paged-out one whose events are in an archive that cannot be read.
+    Searches again while others page observations in or out. Raises PositionLost for a paged-out one whose events are in
+    an archive that cannot be read.
     """
-    for _ in range(_TRIES):
-        found, walk = yield from _search(log, page, freshness, wanted, limit, below, earlier)
-        if walk is None or (yield from walk.holds()):
-            break
-    return found
-
-
-def _search(
-    log: Log,
-    page: str,
-    freshness: Freshness,
-    wanted: Filter,
-    limit: int | None,
-    below: int | None,
-    earlier: PastState | None,
-) -> Step[tuple[list[Observation], _Walk | None]]:
     bound = "" if below is None else str(below)
     by_status = wanted.status is not None and earlier is None  # the heads only have the current status
     statuses = f",{','.join(wanted.status or ())}," if by_status else ""
@@ -107,7 +94,9 @@ def _search(
         if result.is_end or (merged and merged[-1].added_ms < since):
             break
         bound, ceiling = result.below, floor
-    return (collected if limit is None else collected[:limit]), walk
+    if tries > 1 and walk is not None and not (yield from walk.holds()):
+        return (yield from search(log, page, freshness, wanted, limit, below, earlier, tries=tries - 1))
+    return collected if limit is None else collected[:limit]
 
 
 @dataclass(slots=True)
@@ -252,15 +241,9 @@ def _state_of(names: PageKeys) -> list[Command]:
 def _traits(wanted: Filter) -> tuple[int, list[int]]:
     """Return the traits that all matching ones have, and those of which they have at least one."""
     must = 0
-    for name, value in _fields(wanted):
-        must |= trait(name, value)
+    for name in ("type", "owner", "source"):
+        if (value := getattr(wanted, name)) is not None:
+            must |= trait(name, value)
+    for tag in wanted.tags:
+        must |= trait("tag", tag)
     return must, [trait("status", status) for status in wanted.status or ()]
-
-
-def _fields(wanted: Filter) -> Iterator[tuple[str, str]]:
-    values: Iterable[tuple[str, str | None]] = [
-        ("type", wanted.type), ("owner", wanted.owner), ("source", wanted.source),
-    ]  # fmt: skip
-    yield from ((name, value) for name, value in values if value is not None)
-    tags: Collection[str] = wanted.tags
-    yield from (("tag", tag) for tag in tags)

@@ -9,12 +9,12 @@ from typing import NamedTuple
 from pydantic import BaseModel
 
 from scratchbus.engine.connect import UNKNOWN, read_info, risks
-from scratchbus.engine.steps import Step, ask, ask_all
+from scratchbus.engine.steps import Step, ask_all
 from scratchbus.eventlog.below_floor import read_floor
 from scratchbus.eventlog.checkpoint import read_checkpoint
 from scratchbus.eventlog.foreign import read_foreign
 from scratchbus.eventlog.gaps import read_gaps
-from scratchbus.eventlog.keys import PageKeys, ShardKeys
+from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.lag import end_of, read_lags
 from scratchbus.eventlog.raw_entries import texts_of
 from scratchbus.readmodel.scope import Core
@@ -125,12 +125,11 @@ def _read_shard(core: Core, shard: int) -> Step[tuple[ShardStatus, list[str]]]:
     """Return the status of a log, and the names of its pages."""
     keys = core.log.keys(shard)
     checkpoint = yield from read_checkpoint(keys)
-    folded, rejects = checkpoint.position, PageKeys(keys, "", checkpoint.build).rejected
+    folded, common = checkpoint.position, PageKeys(keys, "", checkpoint.build)
     foreign = len((yield from read_foreign(core.log, shard, MAX_FOREIGN)))
-    length, tail, rejected, names = yield from ask_all(
-        shard, [("XLEN", keys.log), ("GET", keys.tail), ("XLEN", rejects), ("HKEYS", keys.pages)]
-    )
-    gaps = yield from _read_gaps(keys, checkpoint.build)
+    reads = [("XLEN", keys.log), ("GET", keys.tail), ("XLEN", common.rejected), ("HKEYS", keys.pages)]
+    length, tail, rejected, names, flat = yield from ask_all(shard, [*reads, ("HGETALL", common.gaps)])
+    gaps = [Gap(before=str(position), missing=count) for position, count in read_gaps(flat, shard).items()]
     floor = (yield from read_floor(core.log, shard)).position
     lag = (yield from read_lags(core.log, [folded]))[folded]
     status = ShardStatus(
@@ -147,12 +146,6 @@ def _read_shard(core: Core, shard: int) -> Step[tuple[ShardStatus, list[str]]]:
         foreign=foreign,
     )
     return status, texts_of(names)
-
-
-def _read_gaps(keys: ShardKeys, build: int) -> Step[list[Gap]]:
-    """Return the gaps of a log in order."""
-    flat = yield from ask(keys.shard, "HGETALL", PageKeys(keys, "", build).gaps)
-    return [Gap(before=str(position), missing=count) for position, count in read_gaps(flat, keys.shard).items()]
 
 
 def _read_engine(core: Core, about: Mapping[str, str]) -> Step[_EngineStatus]:
