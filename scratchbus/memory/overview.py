@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 
 from scratchbus.domain.document import Document
 from scratchbus.domain.event import Event
 from scratchbus.domain.memories import Session, SessionInfo
 from scratchbus.domain.position import START, Position
 from scratchbus.domain.values import AGENT_PAGES, SESSION_PAGES, page_of_session, time_of_position
-from scratchbus.engine.steps import Step, ask, ask_all
+from scratchbus.engine.steps import Step, ask, ask_all, batches
 from scratchbus.errors import EngineForbidden, EngineReadOnly, InvalidName, shown
 from scratchbus.eventlog.below_floor import Floor, archived_after, read_floor
 from scratchbus.eventlog.bus_log import Log
@@ -40,7 +40,7 @@ def list_sessions(core: Core, names: Collection[str] | None, when: When | None) 
     for shard in range(core.log.shards):
         pages = yield from _pages(core, shard, SESSION_PAGES, requested)
         cut = (yield from cut_at(core, pages[0], when)) if pages and when is not None else None
-        for batch in _slices(pages):
+        for batch in batches(pages, _AT_ONCE):
             found += yield from _describe(core, shard, batch, cut)
     return sorted(found, key=lambda each: each.id)
 
@@ -56,8 +56,8 @@ def list_agents(core: Core) -> Step[list[str]]:
     """Return the agents that have written to their scratchpads, sorted by name."""
     found: list[str] = []
     for shard in range(core.log.shards):
-        for batch in _slices((yield from _pages(core, shard, AGENT_PAGES, None))):
-            keys = core.log.keys(shard)
+        keys, pages = core.log.keys(shard), (yield from _pages(core, shard, AGENT_PAGES, None))
+        for batch in batches(pages, _AT_ONCE):
             replies = yield from ask_all(shard, [("HEXISTS", keys.heads(page), scratchpad.SUBJECT) for page in batch])
             found += [page.removeprefix(AGENT_PAGES) for page, has_pad in zip(batch, replies, strict=True) if has_pad]
     return sorted(found)
@@ -72,11 +72,6 @@ def _pages(core: Core, shard: int, prefix: str, requested: Collection[str] | Non
     on_shard = [page for page in dict.fromkeys(requested) if core.log.shard(page) == shard]
     rows = (yield from ask(shard, "HMGET", key, *on_shard)) if on_shard else []
     return [page for page, row in zip(on_shard, rows, strict=True) if row is not None]
-
-
-def _slices(pages: Sequence[str]) -> Iterator[Sequence[str]]:
-    for at in range(0, len(pages), _AT_ONCE):
-        yield pages[at : at + _AT_ONCE]
 
 
 def _describe(core: Core, shard: int, pages: Sequence[str], cut: Cut | None) -> Step[list[SessionInfo]]:
