@@ -10,7 +10,7 @@ import pytest
 from scratchbus import AsyncBus, Bus, NewObservation
 from scratchbus.commands import claim as claiming
 from scratchbus.domain.events import Claimed as ClaimedEvent
-from scratchbus.engine.steps import Pause, ask
+from scratchbus.engine.steps import Pause
 from scratchbus.errors import (
     Claimed,
     EngineForbidden,
@@ -21,6 +21,7 @@ from scratchbus.errors import (
     StaleFence,
     UnknownType,
 )
+from scratchbus.eventlog.lag import read_clock
 from scratchbus.readmodel import queries
 from scratchbus.scheduling.expiry import sweep
 from scratchbus.telemetry.counters import counts
@@ -687,15 +688,14 @@ def test_a_job_cleared_while_the_engine_was_away_is_skipped(bus, page, monkeypat
 
 @pytest.mark.real
 def test_a_retried_job_knows_when_its_claim_has_ended(real_bus, monkeypatch):
-    def a_minute_later(shard, *command):
-        seconds, microseconds = yield from ask(shard, *command)
-        return int(seconds) + 60, microseconds
+    def a_minute_later(shard):
+        return (yield from read_clock(shard)) + 60_000
 
     page = real_bus.page()
     page.add("observation", "x")
     for _ in range(2):
         assert not page.claim_next(event_id="mine", ttl="1m").is_lost
-    monkeypatch.setattr(claiming, "ask", a_minute_later)
+    monkeypatch.setattr(claiming, "read_clock", a_minute_later)
     assert page.claim_next(event_id="mine", ttl="1m").is_lost
 
 
