@@ -98,7 +98,7 @@ class _Demo:
         self._report = report
         self._name = "main" if url is None else f"demo:{secrets.token_hex(4)}"
         self._blocklist = directory / "blocklist.txt"
-        self._url = url or f"embedded:{directory / 'engine'}"
+        self._url = f"embedded:{directory / 'engine'}" if url is None else url
 
     def run(self, interrupted: threading.Event) -> Outcome:
         """Run all chapters and return the numbers. Stops every process it started, also after an error."""
@@ -284,7 +284,7 @@ class _Demo:
             "All daemons ended with exit code 0"
             + (
                 f"; the page is {self._name!r} there."
-                if self._given_url
+                if self._given_url is not None
                 else "; the engine is stopped and its data gone."
             ),
         )

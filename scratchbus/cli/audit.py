@@ -15,7 +15,7 @@ from scratchbus.cli.observation_view import columns_at, show_differences
 from scratchbus.cli.output import progress_bar
 from scratchbus.cli.text import clock
 
-_WHEN = f"a time or a position: {TIME}"
+_WHEN = f"or a position: {TIME}"
 
 
 @command(
@@ -26,7 +26,7 @@ _WHEN = f"a time or a position: {TIME}"
     ),
     shared=PAGE,
 )
-@click.option("--until", "--at", metavar="WHEN", help=f"The time to show: {_WHEN}.  [default: now]")
+@click.option("--until", "--at", metavar="WHEN", help=f"The time to show, {_WHEN}.  [default: now]")
 @click.option(
     "--without-source",
     "sources",
@@ -71,7 +71,7 @@ def replay(
     ),
     shared=PAGE,
 )
-@click.option("--from", "start", required=True, metavar="WHEN", help=f"The earlier time: {_WHEN}.")
+@click.option("--from", "start", required=True, metavar="WHEN", help=f"The earlier time, {_WHEN}.")
 @click.option("--to", "end", metavar="WHEN", help="The later time, in the same forms.  [default: now]")
 @pass_invocation
 def diff(invocation: Invocation, start: str, end: str | None) -> None:

@@ -232,8 +232,9 @@ def stop(invocation: Invocation) -> None:
         "scratchbus demo --serve",
         "scratchbus demo --log /var/log/auth.log",
     ),
-    shared=(*OUTPUT, "url"),
+    shared=OUTPUT,
 )
+@click.option("--url", metavar="TEXT", help="The URL of an engine.  [default: a temporary one]")
 @click.option(
     "--log", type=click.Path(dir_okay=False), metavar="FILE",
     help="The log to read.  [default: a small made-up one]",
@@ -241,7 +242,7 @@ def stop(invocation: Invocation) -> None:
 @click.option("--serve", "is_served", is_flag=True, help="Play it slowly, and open the console on it, until Ctrl-C.")
 @pass_invocation
 @click.pass_context
-def demo(context: click.Context, invocation: Invocation, log: str | None, is_served: bool) -> None:
+def demo(context: click.Context, invocation: Invocation, url: str | None, log: str | None, is_served: bool) -> None:
     """Watch the daemons work on a log.
 
     The daemons find attacks in the log and handle them. The demo uses a temporary engine, unless --url names another.
@@ -249,4 +250,5 @@ def demo(context: click.Context, invocation: Invocation, log: str | None, is_ser
     if is_served and invocation.as_json:
         raise click.UsageError("--serve shows the demo in a browser; leave --json out")
     served = http_server() if is_served else None
-    context.exit(_load(".demo").run_demo(log, invocation.url, as_json=invocation.as_json, serve=served))
+    url = invocation.url if url is None else url
+    context.exit(_load(".demo").run_demo(log, url, as_json=invocation.as_json, serve=served))

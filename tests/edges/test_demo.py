@@ -132,6 +132,7 @@ def test_a_missing_log_is_an_error(demo, directory):
     [
         ("'/dev/null'", "/dev/null: is not a regular file; give --log the path of a log file"),
         ("url='memory://x'", "the demo has several processes, which cannot share memory://; leave --url out"),
+        ("url=''", "url: '' is not valid here; write the URL of an engine, or leave it out for the embedded engine"),
     ],
 )
 def test_what_the_daemons_cannot_read_is_refused_at_once(demo, directory, arguments, problem):

@@ -151,7 +151,8 @@ class ExpectedState:
         if position.seq <= self.at.seq:
             report("order", str(position), f"comes behind {self.at}")
         elif missing := self._missing_before(position.seq):
-            report("gap", str(position), f"{missing} events are missing before it, behind {self.at}")
+            lost = "1 event is" if missing == 1 else f"{missing:,} events are"
+            report("gap", str(position), f"{lost} missing before it, behind {self.at}")
             self.gaps[position.stream_id] = missing
         elif position.ms < self.at.ms:
             report("order", str(position), f"its time is before that of {self.at}")
