@@ -16,9 +16,11 @@ import trustme
 from scratchbus import AsyncBus, Bus
 from scratchbus.cli import main
 from scratchbus.daemon.exit_codes import ENGINE, OK
+from scratchbus.engine import connect
 from scratchbus.errors import BusClosed, EngineAuth, EngineUnreachable, InvalidURL, ScratchbusError
+from scratchbus.eventlog import follow, reader, tail_readers
 from tests.faults.servers import Server, free_port, system_binary
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.real
 
@@ -143,8 +145,11 @@ async def test_a_trusted_server_can_be_used(tls_servers: TlsServers, name: str) 
 
 
 def test_closing_a_bus_ends_its_readers_over_tls_at_once(
-    tls_servers: TlsServers, capsys: pytest.CaptureFixture[str]
+    tls_servers: TlsServers, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for module in (follow, reader, tail_readers):
+        monkeypatch.setattr(module, "MAX_BLOCK_MS", 90_000)  # so that no read ends by itself
+    monkeypatch.setattr(connect, "_WAIT_TIMEOUT", 100.0)
     before = set(threading.enumerate())
     bus = Bus.connect(tls_servers.url(TRUSTED["named authority"]), source="tester")
     capsys.readouterr()  # the warning that the server persists nothing
@@ -153,8 +158,8 @@ def test_closing_a_bus_ends_its_readers_over_tls_at_once(
         eventually(lambda: len(bus._reader._busy) == 2)
         bus.close()
         with pytest.raises(BusClosed):
-            following.result(2)
-    eventually(lambda: set(threading.enumerate()) <= before, within=2)
+            following.result(PATIENCE)
+    eventually(lambda: set(threading.enumerate()) <= before)
     assert capsys.readouterr().err == ""
 
 
