@@ -12,6 +12,7 @@ import time
 from asyncio import BaseTransport
 from collections.abc import Iterator
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -23,7 +24,7 @@ from fastapi.routing import RouteContext, iter_route_contexts
 from starlette.requests import ClientDisconnect
 
 import scratchbus
-from scratchbus import Bus, new_id
+from scratchbus import Bus, NewObservation, new_id
 from scratchbus.http import client_connections, guard, problems
 from scratchbus.http.app import declare_app
 from scratchbus.http.callers import SCOPES, LocalUser, TokenHolders
@@ -216,10 +217,17 @@ class TestCallers:
     @pytest.mark.slow
     def test_an_expired_token_is_refused(self, guarded):
         served, tokens = guarded
-        token = tokens.add("guest", "read", seconds=3)
-        with served.client(token) as http:
-            assert http.get("/me").status_code == 200
-            eventually(lambda: http.get("/me").status_code == 401)
+
+        def status(token):
+            with served.client(token) as http:
+                return http.get("/me").status_code
+
+        def added():
+            """Add a token, which a stalled machine may use only after its end."""
+            return tokens.add(f"guest-{token_hex(4)}", "read", seconds=3)
+
+        token = next(token for token in (added() for _ in range(10)) if status(token) == 200)
+        eventually(lambda: status(token) == 401)
 
     @pytest.mark.alone
     @pytest.mark.slow
@@ -618,10 +626,9 @@ class TestSlowness:
 
     @pytest.fixture
     def impatient(self, embedded_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
-        """A server with short timeouts."""
+        """A server with short timeouts for all but bodies."""
         monkeypatch.setattr("scratchbus.http.client_connections.HEAD_SECONDS", self.SECONDS)
         monkeypatch.setattr("scratchbus.http.client_connections.STALLED_SECONDS", self.SECONDS)
-        monkeypatch.setattr("scratchbus.http.guard.BODY_SECONDS", self.SECONDS)
         with serving_here(embedded_url) as running:
             yield running
 
@@ -673,21 +680,21 @@ class TestSlowness:
         with socket.create_connection((where.hostname, where.port), timeout=PATIENCE) as connection:
             assert connection.recv(1) == b""
 
-    def test_an_endless_body_is_refused(self, impatient, page):
+    def test_an_endless_body_is_refused(self, embedded_url, page, monkeypatch):
+        monkeypatch.setattr("scratchbus.http.guard.BODY_SECONDS", self.SECONDS)
         path = f"/api/v1/pages/{page}/observations"
-        for how in ("Content-Length: 100000", "Transfer-Encoding: chunked"):
-            first = head(impatient.url, f"POST {path} HTTP/1.1", how)
-            answer = self.drip(impatient.url, first, b"1\r\n \r\n" if "chunked" in how else b" ")
-            assert answer.startswith(b"HTTP/1.1 408"), answer
-            assert b"urn:scratchbus:problem:request-timeout" in answer
+        with serving_here(embedded_url) as running:
+            for how in ("Content-Length: 100000", "Transfer-Encoding: chunked"):
+                first = head(running.url, f"POST {path} HTTP/1.1", how)
+                answer = self.drip(running.url, first, b"1\r\n \r\n" if "chunked" in how else b" ")
+                assert answer.startswith(b"HTTP/1.1 408"), answer
+                assert b"urn:scratchbus:problem:request-timeout" in answer
 
     @pytest.mark.slow
     def test_a_client_that_does_not_read_is_dropped(self, impatient, page):
-        batch = {"observations": [{"type": "observation", "content": "x" * 4_000}] * 100}
-        with impatient.client() as http:
+        with Bus.connect(impatient.engine, source="beside") as bus:
             for _ in range(10):
-                added = http.post(f"/pages/{page}/observations/batch", json=batch)
-                assert added.status_code == 201, added.text
+                bus.page(page).add_many([NewObservation(type="observation", content="x" * 4_000)] * 100)
         where = urlsplit(impatient.url)
         connection = socket.socket()
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
@@ -699,15 +706,17 @@ class TestSlowness:
             port = connection.getsockname()[1]
             eventually(lambda: not is_connected(port, where.port or 0))
 
-    def test_idle_connections_do_not_block_other_clients(self, impatient):
-        where = urlsplit(impatient.url)
-        idle = [socket.create_connection((where.hostname, where.port)) for _ in range(200)]
-        for each in idle:
-            each.sendall(b"GET / HTTP/1.1\r\n")
-        with impatient.client() as http:
-            assert http.get("/me").status_code == 200
-        for each in idle:
-            each.close()
+    def test_idle_connections_do_not_block_other_clients(self, embedded_url, monkeypatch):
+        monkeypatch.setattr("scratchbus.http.client_connections.HEAD_SECONDS", 3_600)  # nothing ends them
+        with serving_here(embedded_url) as running:
+            where = urlsplit(running.url)
+            idle = [socket.create_connection((where.hostname, where.port)) for _ in range(200)]
+            for each in idle:
+                each.sendall(b"GET / HTTP/1.1\r\n")
+            with running.client() as http:
+                assert http.get("/me").status_code == 200
+            for each in idle:
+                each.close()
 
 
 def is_connected(client: int, server: int) -> bool:
