@@ -5,6 +5,7 @@ import shutil
 import socket
 import struct
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,8 +27,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be anot
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A short path for temporary files, writable by everyone like /tmp."""
-    place = Path(f"/tmp/sb-{os.getpid()}")  # noqa: S108  # it has to be short
-    place.mkdir()
+    place = Path(tempfile.mkdtemp(prefix="sb-", dir="/tmp"))  # it has to be short
     place.chmod(0o1777)
     monkeypatch.setattr("tempfile.tempdir", str(place))
     yield place
