@@ -294,8 +294,8 @@ def test_a_tail_on_a_terminal_has_a_heading_for_each_day(
 ):
     bus.page(cli.page).add("observation", "one")
     (event,) = bus.events(pages=[cli.page])
-    noon = datetime.now(UTC).astimezone().replace(hour=12, minute=0, second=0, microsecond=0)
-    days = [noon - timedelta(days=40), noon - timedelta(days=1), noon - timedelta(days=1), noon]
+    noon = datetime.now(UTC).astimezone().replace(tzinfo=None, hour=12, minute=0, second=0, microsecond=0)
+    days = [(noon - timedelta(days=ago)).astimezone() for ago in (40, 1, 1, 0)]  # each with the offset of its own day
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "120")
     show = log_printer(Invocation())
