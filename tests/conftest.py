@@ -15,6 +15,8 @@ pytest_plugins = ["tests.collector", "tests.alone", "tests.engines", "tests.hang
 
 for _name in [name for name in os.environ if name.lower().endswith("_proxy")]:
     del os.environ[_name]  # before test modules make clients, which would ask a proxy for servers on this machine
+for _name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR"):
+    os.environ.pop(_name, None)
 
 hypothesis.settings.register_profile("scratchbus", deadline=None)  # the speed of a real engine proves nothing
 hypothesis.settings.load_profile("scratchbus")

@@ -139,7 +139,7 @@ def test_a_demo_daemon_shows_no_password_in_ps_or_its_log(tmp_path: Path) -> Non
             process = crew.start("projector", "projector")
             eventually(crew.have_started)
             listed = subprocess.run(
-                [ps, "-o", "args=", "-p", str(process)], capture_output=True, text=True, check=True
+                [ps, "-ww", "-o", "args=", "-p", str(process)], capture_output=True, text=True, check=True
             ).stdout
             assert "run projector" in listed
             assert_not_shown(listed)
