@@ -21,12 +21,12 @@ from playwright.sync_api import (
 
 from scratchbus import Bus, stop_engine
 from tests.browser.serving import Served, serve
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
-expect.set_options(timeout=10_000)
+expect.set_options(timeout=PATIENCE * 1_000)
 
 
 @pytest.fixture(scope="module")  # while it is open, no other event loop can run in this thread
@@ -83,7 +83,7 @@ class Console:
 
     def expect_rows(self, *contents: str) -> None:
         """Wait until the rows have these contents, from top to bottom."""
-        eventually(lambda: self.rows() == [*contents], f"the rows {contents}", within=10)
+        eventually(lambda: self.rows() == [*contents], f"the rows {contents}")
 
     def rows(self) -> list[str]:
         """Return the contents of the rows in the document, from top to bottom."""
@@ -137,7 +137,7 @@ def open_console(chromium: Browser) -> Iterator[Callable[..., Console]]:
     ) -> Console:
         size: ViewportSize = {"width": width, "height": height}
         context = chromium.new_context(viewport=size, color_scheme="dark" if scheme == "dark" else "light")
-        context.set_default_timeout(10_000)
+        context.set_default_timeout(PATIENCE * 1_000)
         contexts.append(context)
         console = Console(context.new_page(), served, sees_failures)
         console._listen()

@@ -131,6 +131,6 @@ def test_the_guide_has_a_screenshot_of_each_view(story_server: Served, open_cons
 def take_screenshot(window: Window, path: Path) -> None:
     """Take a screenshot once the histogram is drawn and the window is at rest."""
     window.wait_for_selector(".time-bars canvas")
-    eventually(lambda: window.screenshot() == window.screenshot(), "a window at rest", within=10)
+    eventually(lambda: window.screenshot() == window.screenshot(), "a window at rest")
     window.screenshot(path=path, animations="disabled")
     assert 5_000 < path.stat().st_size < MAX_BYTES, path

@@ -528,7 +528,7 @@ def test_changes_behind_a_hidden_window_are_marked(open_console: Opened, served:
     console.expect_rows("comes", "stays", "changes")
     window.evaluate(HIDE, False)
     expect(window.get_by_text("1 new, 1 changed, 1 left since you looked away")).to_be_visible()
-    eventually(lambda: window.locator(".table-row.changed").count() == 2, "two marks", within=5)
+    eventually(lambda: window.locator(".table-row.changed").count() == 2, "two marks")
     window.keyboard.press("m")
     expect(window.locator(".away")).to_be_hidden()
     assert window.locator(".table-row.changed").count() == 0

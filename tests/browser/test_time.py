@@ -87,7 +87,7 @@ def expect_as_of(window: Window, page: Page) -> None:
         was = page.as_of(at).list(limit=None) if at else page.list(limit=None)
         return shown(window) == {each.content: each.status for each in was}
 
-    eventually(same, f"the page as of {moment_of(window)}", within=10)
+    eventually(same, f"the page as of {moment_of(window)}")
 
 
 def click_at(window: Window, event: Event) -> None:
@@ -178,10 +178,10 @@ def test_quick_key_presses_add_up(console: Console, bus: Bus) -> None:
     window.wait_for_selector(".slider")
     for _ in range(7):
         window.keyboard.press("ArrowLeft")
-    eventually(lambda: moment_of(window) == str(happened[-8].position), "seven events back", within=10)
+    eventually(lambda: moment_of(window) == str(happened[-8].position), "seven events back")
     for key in ("ArrowLeft", "ArrowLeft", "ArrowLeft", "l"):
         window.keyboard.press(key)
-    eventually(lambda: moment_of(window) == "", "live", within=10)
+    eventually(lambda: moment_of(window) == "", "live")
     expect(window.locator(".slider")).to_have_attribute("aria-busy", "false")  # no step is in flight any more
     assert moment_of(window) == ""
 
@@ -198,17 +198,17 @@ def test_dragging_follows_the_pointer(console: Console, bus: Bus) -> None:
     window.mouse.down()
     for part in (0.8, 0.6, 0.4, 0.2):
         window.mouse.move(box["x"] + part * box["width"], middle)
-        eventually(lambda: moment_of(window) != "", "a moment of the past", within=10)
+        eventually(lambda: moment_of(window) != "", "a moment of the past")
     at_last = moment_of(window)
     window.mouse.move(box["x"] + 4, middle)
     window.mouse.up()
-    eventually(lambda: moment_of(window) < at_last, "an earlier moment", within=10)
+    eventually(lambda: moment_of(window) < at_last, "an earlier moment")
     expect_as_of(window, page)
     window.mouse.move(box["x"] + 5, middle)
     window.mouse.down()
     window.mouse.move(box["x"] + box["width"] + 50, middle)
     window.mouse.up()
-    eventually(lambda: moment_of(window) == "", "live", within=10)
+    eventually(lambda: moment_of(window) == "", "live")
     expect_as_of(window, page)
 
 
@@ -255,13 +255,13 @@ def test_a_typed_time_and_the_c_key_select_an_event(console: Console, bus: Bus) 
     window = console.open(f"#/now?page=time:typed&selected={added.id}")
     window.wait_for_selector(".slider")
     window.keyboard.press("c")
-    eventually(lambda: moment_of(window) == str(changed.position), "the last change", within=10)
+    eventually(lambda: moment_of(window) == str(changed.position), "the last change")
     window.keyboard.press("c")
-    eventually(lambda: moment_of(window) == str(added.position), "the change before", within=10)
+    eventually(lambda: moment_of(window) == str(added.position), "the change before")
     window.keyboard.press("g")
     window.keyboard.type(changed.updated_at.isoformat())
     window.keyboard.press("Enter")
-    eventually(lambda: moment_of(window) == str(changed.position), "the typed time", within=10)
+    eventually(lambda: moment_of(window) == str(changed.position), "the typed time")
     window.get_by_role("textbox", name="Moment").fill("half past never")
     expect(window.get_by_role("textbox", name="Moment")).to_have_attribute("aria-invalid", "true")
 
@@ -280,7 +280,7 @@ def test_a_slow_clock_of_the_browser_does_not_matter(console: Console, bus: Bus)
     field = window.get_by_label("Moment").and_(window.locator("input"))
     field.fill(str(first.position))
     field.press("Enter")
-    eventually(lambda: moment_of(window) == str(first.position), "the first event", within=10)
+    eventually(lambda: moment_of(window) == str(first.position), "the first event")
     console.expect_rows("first")
 
 
@@ -299,7 +299,7 @@ def test_leaving_the_moment_that_plays_stops_playing(console: Console, bus: Bus,
     window.get_by_role("button", name="Speed: 10×").click()
     window.get_by_role("menuitemradio", name="1×", exact=True).click()
     window.get_by_role("button", name="Play", exact=True).click()
-    eventually(lambda: moment_of(window) not in ("", str(first.position)), "playing", within=10)
+    eventually(lambda: moment_of(window) not in ("", str(first.position)), "playing")
     if how == "typed":
         field = window.get_by_label("Moment").and_(window.locator("input"))
         field.fill(str(first.position))

@@ -103,7 +103,7 @@ def test_both_sides_match_as_of(console: Console, served: Served) -> None:
         window.evaluate("address => { location.hash = address }", address)
         open_of = lambda past: {each.id for each in past.list(limit=1000) if each.status_class == "open"}  # noqa: E731
         expected = (open_of(page.as_of(position)), open_of(page.as_of(position, silent)))
-        eventually(lambda: sides(window) == expected, f"{position} without {silent}", within=15)  # noqa: B023  # called immediately
+        eventually(lambda: sides(window) == expected, f"{position} without {silent}")  # noqa: B023  # called immediately
     for bus in buses:
         bus.close()
 
