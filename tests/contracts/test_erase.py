@@ -50,7 +50,7 @@ from tests.contracts.test_verify import live
 from tests.engines import ONE, Engine
 from tests.inspection import archive, documents, entries, heads, keys_of, outdate, project, send
 from tests.past_pages import only, stored_snapshots
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
 SECRET = "s3cr3t-content"
 
@@ -408,7 +408,7 @@ async def test_a_cancelled_erasure_releases_its_leases(
         with monkeypatch.context() as patch:
             patch.setattr("scratchbus.commands.erase._append_tombstone", wait)
             erasing = asyncio.create_task(bus.page().erase(id, reason="asked for"))
-            await asyncio.wait_for(reached.wait(), 10)
+            await asyncio.wait_for(reached.wait(), PATIENCE)
             erasing.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await erasing

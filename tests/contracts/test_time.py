@@ -18,7 +18,7 @@ from scratchbus.telemetry.counters import counts
 from tests.engines import ONE
 from tests.halted import Halted
 from tests.inspection import all_events, archive, keys_of, log_length, project, send
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
 KEEPS = """
 types:
@@ -521,7 +521,7 @@ def test_an_expirer_raises_the_errors_of_its_sweep(bus, monkeypatch, error):
 
     monkeypatch.setattr(expiry, "sweep", broken)
     stop = threading.Event()
-    patience = threading.Timer(10, stop.set)
+    patience = threading.Timer(PATIENCE, stop.set)
     patience.start()
     try:
         with pytest.raises(error):

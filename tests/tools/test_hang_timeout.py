@@ -31,6 +31,7 @@ def run(directory: Path, timeout: float, patience: float) -> subprocess.Complete
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 def test_a_test_gets_the_time_of_its_timeout_mark(tmp_path):
     done = run(tmp_path, timeout=100, patience=0.5)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -234,6 +234,7 @@ async def test_a_listening_client_is_notified_of_changes(served: Served):
             assert (await anext(aiter(heard))).uri == uri
 
 
+@pytest.mark.alone
 async def test_a_signal_ends_a_server_with_a_listening_client(embedded_url: str, tmp_path: Path):
     codes, took = [], []
     with serving(embedded_url, tmp_path / "tokens.yaml") as running:
