@@ -7,9 +7,13 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from scratchbus.engine.steps import Send, Sent, Step
+from scratchbus.errors import EngineForbidden, EngineFull, EngineReadOnly
 from scratchbus.eventlog.checkpoint import Checkpoint, Commit, Outcome, commit
 from scratchbus.telemetry.counters import counts
 from scratchbus.telemetry.tracing import TraceSpan
+
+NO_COMMIT = (EngineReadOnly, EngineForbidden, EngineFull)
+"""The errors with which an engine that serves reads refuses a commit."""
 
 
 class FoldStep(NamedTuple):

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from scratchbus.domain.position import Position
 from scratchbus.engine.retry_limits import JITTER
 from scratchbus.engine.steps import Pause, Step
-from scratchbus.errors import EngineForbidden, EngineReadOnly
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, Outcome, checkpoint_key
 from scratchbus.eventlog.codec import decode_items
@@ -16,6 +15,7 @@ from scratchbus.eventlog.raw_entries import entry_fields, entry_position
 from scratchbus.projections.projection import Store
 from scratchbus.projections.subjects import projection_of
 from scratchbus.readmodel.catch_up import fold_once, load_documents
+from scratchbus.readmodel.commits import NO_COMMIT
 from scratchbus.readmodel.fold import Fold, needed
 
 
@@ -39,11 +39,11 @@ class LocalFold:
 def fold_or_commit(
     log: Log, page: str, store: Store, checkpoint: Checkpoint, local_fold: LocalFold | None
 ) -> Step[LocalFold | None]:
-    """Fold some of the missing events and commit them; if that is forbidden, return their fold for this read alone."""
+    """Fold some of the missing events and commit them; if that is refused, return their fold for this read alone."""
     if local_fold is None:
         try:
             folded, _ = yield from fold_once(log, checkpoint.position.shard, checkpoint)
-        except (EngineReadOnly, EngineForbidden):
+        except NO_COMMIT:
             local_fold = LocalFold.of(checkpoint, store)
         else:
             if folded.outcome is not Outcome.DONE:

@@ -19,7 +19,7 @@ from scratchbus.domain.event import Event
 from scratchbus.domain.position import Position
 from scratchbus.engine.at_fork import reset_in_forks
 from scratchbus.engine.steps import Fetch, Step, ask_all, scan
-from scratchbus.errors import EngineForbidden, EngineReadOnly, IndexFailed, LogGap, LogRewound, PositionLost
+from scratchbus.errors import IndexFailed, LogGap, LogRewound, PositionLost
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key, read_checkpoint
 from scratchbus.eventlog.codec import Poison, decode_entry
@@ -30,6 +30,7 @@ from scratchbus.eventlog.reader import read
 from scratchbus.eventlog.stored_documents import decode_document
 from scratchbus.projections.projection import Store
 from scratchbus.readmodel.catch_up import catch_up
+from scratchbus.readmodel.commits import NO_COMMIT
 
 MAX_BYTES = 64 * 1024 * 1024
 """The approximate number of bytes that a bus caches of one kind of memory; the last used one is always kept."""
@@ -191,7 +192,7 @@ class MemoryCache(Generic[M]):
         """
         shard = log.shard(page)
         keys = log.keys(shard)
-        with suppress(EngineReadOnly, EngineForbidden):  # then more is read from the log
+        with suppress(*NO_COMMIT):  # then more is read from the log
             yield from catch_up(log, shard)
         while True:
             row, origin = yield from ask_all(shard, [("GET", checkpoint_key(keys)), ("GET", keys.origin)])

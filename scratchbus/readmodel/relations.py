@@ -15,7 +15,7 @@ from scratchbus.domain.event import Event
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Step, ask_all, batches
-from scratchbus.errors import EngineForbidden, EngineReadOnly, PositionLost
+from scratchbus.errors import PositionLost
 from scratchbus.eventlog import paged_out
 from scratchbus.eventlog.archive_protocol import LogArchive
 from scratchbus.eventlog.below_floor import from_archive, read_floor
@@ -28,6 +28,7 @@ from scratchbus.eventlog.raw_entries import text_of
 from scratchbus.projections import event_relations
 from scratchbus.projections.subjects import is_remembered
 from scratchbus.readmodel.catch_up import catch_up
+from scratchbus.readmodel.commits import NO_COMMIT
 from scratchbus.readmodel.page_query import Freshness
 from scratchbus.readmodel.queries import get, page_names
 
@@ -50,10 +51,10 @@ class Relations:
     _newer: dict[tuple[int, str, str], list[str]] = field(default_factory=lambda: defaultdict(list))
 
     def open(self, shard: int) -> Step[None]:
-        """Fold the missing events of a shard, or read them if folding is forbidden."""
+        """Fold the missing events of a shard, or read them if folding is refused."""
         try:
             checkpoint, is_end = (yield from catch_up(self.log, shard)), True
-        except (EngineReadOnly, EngineForbidden):
+        except NO_COMMIT:
             checkpoint, is_end = (yield from read_checkpoint(self.log.keys(shard))), False
         self._builds[shard], reader = checkpoint.build, LogReader(self.log, checkpoint.position)
         while not is_end:

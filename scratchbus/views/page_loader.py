@@ -10,7 +10,6 @@ from operator import attrgetter
 
 from scratchbus.domain.events import AnyEvent
 from scratchbus.engine.steps import Step, ask_all, scan
-from scratchbus.errors import EngineForbidden, EngineReadOnly
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key, read_checkpoint
 from scratchbus.eventlog.codec import Poison
@@ -22,6 +21,7 @@ from scratchbus.eventlog.stored_documents import decode_stored
 from scratchbus.projections.page_in_memory import BeforeAfter, LivePage
 from scratchbus.projections.stored_observation import AnyObservation
 from scratchbus.readmodel.catch_up import catch_up
+from scratchbus.readmodel.commits import NO_COMMIT
 from scratchbus.readmodel.gc_pause import with_gc_paused
 
 _AT_ONCE = 1_000  # documents per read: about a millisecond of the engine's time
@@ -37,7 +37,7 @@ def read_page(log: Log, page: str, now_ms: int, keep_final_ms: int | None = None
     """
     shard = log.shard(page)
     keys = log.keys(shard)
-    with suppress(EngineReadOnly, EngineForbidden):  # then more is folded here
+    with suppress(*NO_COMMIT):  # then more is folded here
         yield from catch_up(log, shard)
     row, origin = yield from ask_all(shard, [("GET", checkpoint_key(keys)), ("GET", keys.origin)])
     checkpoint = Checkpoint.parse(row, shard)

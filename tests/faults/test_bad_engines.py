@@ -12,7 +12,7 @@ import pytest
 from redis import Redis
 from redis.exceptions import ResponseError
 
-from scratchbus import AsyncBus, Bus
+from scratchbus import AsyncBus, Bus, NewObservation
 from scratchbus.engine.connect import target
 from scratchbus.engine.steps import ask_all
 from scratchbus.errors import (
@@ -25,6 +25,7 @@ from scratchbus.errors import (
     EngineTooOld,
     EngineUnreachable,
 )
+from scratchbus.readmodel.page_query import IN_MEMORY
 from tests.faults.checker import check
 from tests.faults.fake_server import bulk, fake_server
 from tests.faults.operations import OPERATIONS, SUBJECT, prepare
@@ -101,6 +102,26 @@ def test_a_full_engine_refuses_writes_and_loses_none(new_server: Callable[..., S
         client.config_set("maxmemory", "0")
         project(bus)
         assert check(bus) == []
+
+
+def test_a_full_engine_serves_reads_of_many_unfolded_events(new_server: Callable[..., Server]) -> None:
+    server = new_server(**{"maxmemory-policy": "noeviction"})
+    with Bus.connect(server.url, source="owner", max_observations=10_000) as bus, server.client() as client:
+        first = bus.page().add("observation", "first")
+        bus.notes("s").add("a note")
+        bus.page().link(first.id, action="goal-1")
+        others = [
+            NewObservation(type="observation", content=f"{n}", evidence=[first.id]) for n in range(IN_MEMORY + 50)
+        ]
+        added = [first, *bus.page().add_many(others)]
+        client.config_set("maxmemory", "1mb")
+        with Bus.connect(server.url, source="reader") as reader:
+            assert {each.id for each in reader.page().list(limit=None)} == {each.id for each in added}
+            assert [note.content for note in reader.notes("s").list().notes] == ["a note"]
+            assert reader.page().consequences(first.id).actions == ["goal-1"]
+            assert [motive.id for motive in reader.page().trace("goal-1").motives] == [first.id]
+            with reader.view() as view:
+                assert len(view.active()) == len(added)
 
 
 def test_an_engine_that_fills_up_keeps_acknowledged_writes(new_server: Callable[..., Server]) -> None:
