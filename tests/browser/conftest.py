@@ -113,6 +113,12 @@ class Console:
 Opened = Callable[..., Console]
 
 
+def address_of(window: Page) -> str:
+    """Return the part of the address after `#`. The console writes that of quick changes together, and before a click."""
+    address: str = window.evaluate("() => { dispatchEvent(new Event('click')); return location.hash; }")
+    return address
+
+
 def settle(window: Page) -> None:
     """Wait until the console has drawn what it knows: some frames with their effects, and all transitions."""
     window.evaluate(

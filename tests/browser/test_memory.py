@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Route, expect
 
 from scratchbus import Bus
-from tests.browser.conftest import Console, Opened
+from tests.browser.conftest import Console, Opened, address_of
 from tests.browser.serving import Served
 from tests.browser.test_shell import violations
 
@@ -102,7 +102,7 @@ def test_context_lines_link_to_their_sources(console: Console, bus: Bus) -> None
     expect(window.locator(".earlier li")).to_have_count(1)
     window.get_by_label("Budget, in tokens").fill("260")
     expect(window.locator(".budget .left-out")).to_be_visible()
-    assert "budget=260" in window.url
+    assert "budget=260" in address_of(window)
     window.get_by_label("Budget, in tokens").fill("4000")
     window.locator(".context-from a", has_text="story").click()
     expect(window.locator(".story-content")).to_have_text("The card looks stolen")

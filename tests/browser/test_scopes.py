@@ -9,7 +9,7 @@ from playwright.sync_api import Page as Window
 from playwright.sync_api import expect
 
 from scratchbus import Bus
-from tests.browser.conftest import Console, Opened
+from tests.browser.conftest import Console, Opened, address_of
 from tests.browser.serving import Served
 from tests.browser.test_shell import violations
 from tests.waiting import eventually
@@ -66,7 +66,7 @@ def test_facts_are_filtered_explained_and_retracted(console: Console, bus: Bus) 
     expect(fact.locator(".fact-text")).to_have_text("we use Node 20")
     expect(fact.locator(".timeline-row")).to_have_count(2)
     expect(fact.locator(".graph-entity")).to_have_text([re.compile("^Heron"), re.compile("^Node 20")])
-    assert f"fact={old}" in window.url
+    assert f"fact={old}" in address_of(window)
     fact.locator(".observation-badge").click()
     expect(window.locator(".story-content")).to_have_text("the wiki says Node 20")
     window.go_back()

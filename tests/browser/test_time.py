@@ -17,7 +17,7 @@ from playwright.sync_api import Route, expect
 
 from scratchbus import Bus, Event, Page
 from scratchbus.errors import Conflict
-from tests.browser.conftest import Console, Opened
+from tests.browser.conftest import Console, Opened, address_of
 from tests.browser.serving import Served
 from tests.inspection import await_tick
 from tests.waiting import eventually
@@ -70,8 +70,7 @@ def is_past(moment: datetime) -> bool:
 
 def moment_of(window: Window) -> str:
     """Return the moment in the address; empty when live."""
-    address: str = window.evaluate("location.hash")
-    return at_of(address)
+    return at_of(address_of(window))
 
 
 def at_of(address: str) -> str:
@@ -158,8 +157,7 @@ def test_arrow_keys_step_through_events(console: Console, bus: Bus) -> None:
     assert moment_of(window) == str(first.position)
     expect(window.locator(".connection-text")).to_have_text("Past")
     expect(window.get_by_role("button", name="Add")).to_be_disabled()
-    address = window.evaluate("location.hash")
-    console.open(address)
+    console.open(address_of(window))
     console.expect_rows("first")
     window.wait_for_selector(".slider")
     window.keyboard.press("ArrowRight")
