@@ -114,7 +114,7 @@ Opened = Callable[..., Console]
 
 
 def address_of(window: Page) -> str:
-    """Return the part of the address after `#`. The console writes that of quick changes together, and before a click."""
+    """Return the part of the address after `#`. The console writes it late after quick changes, but before a click."""
     address: str = window.evaluate("() => { dispatchEvent(new Event('click')); return location.hash; }")
     return address
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -169,6 +170,29 @@ def test_a_restarted_server_asks_to_sign_in_again(open_console: Opened, engine: 
         with Bus.connect(engine.url, source="daemon") as bus:
             bus.page("main").add("observation", "after")
         console.expect_rows("after")
+
+
+@pytest.mark.browser
+def test_the_page_is_live_again_after_each_outage(open_console: Opened, engine: Server, tmp_path: Path) -> None:
+    secret = McpTokens(tmp_path / "tokens.yaml").add("stays", McpIdentity.of("stays"), scopes=["read"])
+    with serve(engine.url, tokens=tmp_path / "tokens.yaml") as served:
+        console = open_console(served, sees_failures=True)
+        window = console.window
+        window.get_by_label("Token").fill(secret)
+        window.get_by_role("button", name="Sign in").click()
+        expect(window.locator(".connection.live")).to_be_visible()
+        window.wait_for_selector(".slider")
+    rows = list[str]()
+    for outage in ("first", "second", "third"):
+        expect(window.get_by_text("The server does not answer.")).to_be_visible()
+        with ExitStack() as stack:
+            with window.expect_response(lambda answer: answer.ok and "/observations?" in answer.url):
+                port = int(served.origin.rpartition(":")[2])
+                stack.enter_context(serve(engine.url, port, tokens=tmp_path / "tokens.yaml"))
+            with Bus.connect(engine.url, source="daemon") as bus:  # only the stream can bring what follows
+                bus.page("main").add("observation", f"after the {outage}")
+            rows.insert(0, f"after the {outage}")
+            console.expect_rows(*rows)
 
 
 @pytest.mark.browser

@@ -15,7 +15,7 @@ let source = null;
 let last = null; // the bus position after the last event that came
 let waiting = [];
 let hiding = 0;
-let opening = null;
+let isOpening = false;
 let hasMissed = false; // whether the end of the log could not be read when the views were loaded
 
 /** How many events have come since the console was opened. */
@@ -45,23 +45,22 @@ export function startStream() {
 }
 
 async function open() {
-  if (source || opening || !["live", "connecting"].includes(connection.peek().state)) return;
-  opening = (async () => {
-    try {
-      if (last === null) {
-        last = await endOfLog();
-        if (hasMissed) reloadAll(); // what came since the views were loaded is before this end
-        hasMissed = false;
-      }
-      connect();
-    } catch {
-      hasMissed = last === null;
-      probe();
-      if (!isDenied.peek()) openLater();
-    } finally {
-      opening = null;
+  if (source || isOpening || !["live", "connecting"].includes(connection.peek().state)) return;
+  isOpening = true;
+  try {
+    if (last === null) {
+      last = await endOfLog();
+      if (hasMissed) reloadAll(); // what came since the views were loaded is before this end
+      hasMissed = false;
     }
-  })();
+    connect();
+  } catch {
+    hasMissed = last === null;
+    probe();
+    if (!isDenied.peek()) openLater();
+  } finally {
+    isOpening = false;
+  }
 }
 
 /** Return the position after the last event; it also says whether the caller may read events. */
