@@ -11,12 +11,12 @@ export const serverNow = () => Date.now() + ahead;
 setInterval(() => (tick.value = serverNow()), 1000);
 
 /**
- * Set the clock by the Date header of an answer; small differences say nothing. The header has whole seconds: the clock
- * is set to the end of that second, so that an event just added is not in the future.
+ * Set the clock by the Date header of an answer; small differences say nothing. Servers write the header once a second, in
+ * whole seconds: the clock is set to the latest that theirs may be, so that an event just added is not in the future.
  */
 export function setClockBy(header) {
   const difference = Date.parse(header) - Date.now();
-  const next = Math.abs(difference) > 2000 ? difference + 1000 : 0;
+  const next = Math.abs(difference) > 2000 ? difference + 2000 : 0;
   if (Math.abs(next - ahead) > 1500) {
     ahead = next;
     tick.value = serverNow();
