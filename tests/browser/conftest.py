@@ -113,6 +113,12 @@ class Console:
 Opened = Callable[..., Console]
 
 
+def sign_in(window: Page, token: str) -> None:
+    """Sign in with a token."""
+    window.get_by_label("Token").fill(token)
+    window.get_by_role("button", name="Sign in").click()
+
+
 def address_of(window: Page) -> str:
     """Return the part of the address after `#`. The console writes it late after quick changes, but before a click."""
     address: str = window.evaluate("() => { dispatchEvent(new Event('click')); return location.hash; }")

@@ -10,7 +10,7 @@ from playwright.sync_api import Page as Window
 from playwright.sync_api import expect
 
 from scratchbus import Bus, McpIdentity, McpTokens, Observation, Page
-from tests.browser.conftest import Console, Opened
+from tests.browser.conftest import Console, Opened, sign_in
 from tests.browser.serving import Served, serve
 
 pytestmark = pytest.mark.browser
@@ -130,8 +130,7 @@ def test_a_read_token_is_offered_no_actions(open_console: Opened, served: Served
     with serve(served.url, tokens=tokens) as strict:
         console = open_console(strict, sees_failures=True)
         window = console.window
-        window.get_by_label("Token").fill(secret)
-        window.get_by_role("button", name="Sign in").click()
+        sign_in(window, secret)
         expect(window.locator(".connection.live")).to_be_visible()  # leaving earlier would abort the request
         window = console.open(f"#/now?page=act:may&selected={id}")
         expect(window.locator(".detail").get_by_text("only looked at")).to_be_visible()

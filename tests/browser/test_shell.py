@@ -14,7 +14,7 @@ from playwright.sync_api import Page as Window
 from playwright.sync_api import Route, expect
 
 from scratchbus import Bus, McpIdentity, McpTokens, stop_engine
-from tests.browser.conftest import Console, Opened, settle
+from tests.browser.conftest import Console, Opened, settle, sign_in
 from tests.browser.serving import Served, serve
 from tests.faults.servers import DURABLE, Server, embedded_binary
 from tests.waiting import eventually
@@ -161,11 +161,9 @@ def test_a_restarted_server_asks_to_sign_in_again(open_console: Opened, engine: 
     expect(window.get_by_text("The server does not answer.")).to_be_visible(timeout=15_000)
     with serve(engine.url, int(served.origin.rpartition(":")[2])) as again:
         expect(window.get_by_text("You are not signed in.")).to_be_visible(timeout=15_000)
-        window.get_by_label("Token").fill("not the key")
-        window.get_by_role("button", name="Sign in").click()
+        sign_in(window, "not the key")
         expect(window.locator(".banner .field-error")).to_contain_text("This token is not valid here")
-        window.get_by_label("Token").fill(again.to_open.partition("key=")[2])
-        window.get_by_role("button", name="Sign in").click()
+        sign_in(window, again.to_open.partition("key=")[2])
         expect(window.locator(".connection.live")).to_be_visible()
         with Bus.connect(engine.url, source="daemon") as bus:
             bus.page("main").add("observation", "after")
@@ -178,8 +176,7 @@ def test_the_page_is_live_again_after_each_outage(open_console: Opened, engine: 
     with serve(engine.url, tokens=tmp_path / "tokens.yaml") as served:
         console = open_console(served, sees_failures=True)
         window = console.window
-        window.get_by_label("Token").fill(secret)
-        window.get_by_role("button", name="Sign in").click()
+        sign_in(window, secret)
         expect(window.locator(".connection.live")).to_be_visible()
         window.wait_for_selector(".slider")
     rows = list[str]()
@@ -235,8 +232,7 @@ def test_a_revoked_token_is_signed_out(open_console: Opened, served: Served, tmp
     with serve(served.url, tokens=tmp_path / "tokens.yaml") as strict:
         console = open_console(strict, sees_failures=True)
         window = console.window
-        window.get_by_label("Token").fill(secret)
-        window.get_by_role("button", name="Sign in").click()
+        sign_in(window, secret)
         expect(window.locator(".connection.live")).to_be_visible()
         window.wait_for_selector(".slider")
         tokens.add("stays", McpIdentity.of("stays"), scopes=["read"])  # a file without tokens is refused
@@ -255,8 +251,7 @@ def test_signing_in_from_another_tab_is_noticed(open_console: Opened, served: Se
         expect(window.get_by_text("You are not signed in.")).to_be_visible()
         other = window.context.new_page()
         other.goto(strict.origin)
-        other.get_by_label("Token").fill(secret)
-        other.get_by_role("button", name="Sign in").click()
+        sign_in(other, secret)
         expect(other.locator(".connection.live")).to_be_visible()
         window.evaluate(HIDE, True)
         window.evaluate(HIDE, False)
@@ -468,8 +463,7 @@ def test_a_wrong_token_error_fits_a_narrow_window(open_console: Opened, served: 
     McpTokens(tmp_path / "tokens.yaml").add("right", McpIdentity.of("right"), scopes=["read"])
     with serve(served.url, tokens=tmp_path / "tokens.yaml") as strict:
         window = open_console(strict, width=390, sees_failures=True).window
-        window.get_by_label("Token").fill("wrong")
-        window.get_by_role("button", name="Sign in").click()
+        sign_in(window, "wrong")
         said = window.get_by_role("alert").filter(has_text="This token is not valid here")
         expect(said).to_be_visible()
         assert window.evaluate("(each => each.scrollWidth - each.clientWidth)(document.querySelector('.banner'))") == 0
@@ -611,8 +605,7 @@ def test_a_refusal_of_a_request_from_before_the_sign_in_does_not_sign_out(
         window.evaluate("() => void import('/console/lib/connection.js').then(module => module.reloadAll())")
         while not held:
             window.wait_for_timeout(20)
-        window.get_by_label("Token").fill(secret)
-        window.get_by_role("button", name="Sign in").click()
+        sign_in(window, secret)
         expect(window.locator(".connection.live")).to_be_visible()
         held[0].fulfill(status=401, json={"title": "Unauthenticated"})
         window.wait_for_timeout(500)
@@ -632,8 +625,7 @@ def test_signing_out_leaves_nothing_and_lets_another_sign_in(
         console = open_console(strict, sees_failures=True)
         window = console.window
         window.goto(f"{strict.origin}/#/now?page=shell:out")
-        window.get_by_label("Token").fill(ann)
-        window.get_by_role("button", name="Sign in").click()
+        sign_in(window, ann)
         console.expect_rows("for ann's eyes")
         window.get_by_role("button", name="Signed in as ann").click()
         expect(window.get_by_role("menuitem", name="ann")).to_contain_text("read, act")
@@ -642,8 +634,7 @@ def test_signing_out_leaves_nothing_and_lets_another_sign_in(
         window.get_by_role("menuitem", name="Sign out").click()
         expect(window.get_by_text("You are not signed in.")).to_be_visible()
         expect(window.get_by_text("for ann's eyes")).to_have_count(0)
-        window.get_by_label("Token").fill(bob)
-        window.get_by_role("button", name="Sign in").click()
+        sign_in(window, bob)
         expect(window.get_by_role("button", name="Signed in as bob")).to_be_visible()
         expect(window.locator(".connection")).to_have_text("Not live")
 
@@ -681,8 +672,7 @@ def test_lost_scopes_take_their_actions_and_rows_along(
         console = open_console(strict, sees_failures=True)
         window = console.window
         window.goto(f"{strict.origin}/#/now?page=shell:lost")
-        window.get_by_label("Token").fill(secret)
-        window.get_by_role("button", name="Sign in").click()
+        sign_in(window, secret)
         console.expect_rows("for readers")
         expect(window.get_by_role("button", name="Add", exact=True)).to_be_visible()
         change_scopes(path, "publish", "act")
@@ -707,8 +697,7 @@ def test_a_granted_scope_is_noticed_when_the_window_is_shown(
         console = open_console(strict, sees_failures=True)
         window = console.window
         window.goto(f"{strict.origin}/#/now?page=shell:granted")
-        window.get_by_label("Token").fill(secret)
-        window.get_by_role("button", name="Sign in").click()
+        sign_in(window, secret)
         expect(window.locator(".connection")).to_have_text("Not live")
         change_scopes(path, "  - memory\n", "  - read\n  - memory\n")
         window.evaluate("dispatchEvent(new Event('focus'))")
