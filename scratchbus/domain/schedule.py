@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Protocol, TypeVar
 
@@ -91,6 +91,6 @@ def is_scheduled(observation: Schedulable) -> bool:
     return observation.every is not None or (start is not None and start == observation.remind_at)
 
 
-def unblocked(observations: Iterable[Each], is_open: Callable[[str], bool]) -> list[Each]:
-    """Return the observations without open blockers; `is_open` says whether an id of the page is open."""
-    return [each for each in observations if not each.blocked_by or not any(map(is_open, each.blocked_by))]
+def unblocked(observations: Iterable[Each], is_open: Callable[[str], bool]) -> Iterator[Each]:
+    """Yield the observations without open blockers; `is_open` says whether an id of the page is open."""
+    return (each for each in observations if not each.blocked_by or not any(map(is_open, each.blocked_by)))

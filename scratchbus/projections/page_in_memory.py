@@ -10,8 +10,10 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from heapq import heapify, heappop, heappush
+from itertools import islice
 from math import inf
 from operator import attrgetter
+from typing import TypeVar
 
 from scratchbus.domain.event import Event
 from scratchbus.domain.observation import Observation
@@ -19,7 +21,7 @@ from scratchbus.domain.schedule import unblocked
 from scratchbus.domain.values import moment
 from scratchbus.projections import scratch_page
 from scratchbus.projections.projection import damage
-from scratchbus.projections.scratch_page import by_priority, is_active
+from scratchbus.projections.scratch_page import is_active
 from scratchbus.projections.stored_observation import NO_DETAILS, AnyObservation, StoredObservation
 from scratchbus.projections.subjects import SCRATCH_PAGE
 
@@ -28,6 +30,8 @@ Name = tuple[str, str]
 
 BeforeAfter = tuple[Observation | None, Observation | None]
 """An observation before and after an event, as the log has it; None if it is not on the page."""
+
+Key = TypeVar("Key")
 
 _ALL = ("all", "")
 
@@ -56,7 +60,7 @@ class LivePage:
         self._documents: dict[str, AnyObservation] = dict(zip(map(_id_of, by_seq), by_seq, strict=True))
         self._shown: dict[int, AnyObservation] = dict(zip(seqs, by_seq, strict=True))
         self._indexes: defaultdict[Name, list[int]] = defaultdict(list, {_ALL: seqs})
-        self._active: list[AnyObservation] = []
+        self._active: defaultdict[int, list[int]] = defaultdict(list)  # the seqs of each priority
         self._blocked = 0  # the number of these that may be blocked
         self._alarms: list[int] = []
         for document, seq in zip(by_seq, seqs, strict=True):
@@ -66,11 +70,9 @@ class LivePage:
             for name in scratch_page.index_entries(document):
                 self._indexes[name].append(seq)
             if is_active(document):
-                self._active.append(document)
+                self._active[document.priority].append(seq)
                 self._blocked += bool(document.blocked_by)
             self._alarms += self._alarms_of(document)
-        self._active.reverse()
-        self._active.sort(key=attrgetter("priority"), reverse=True)  # the newest stay first within each priority
         heapify(self._alarms)
         self.next_ms: float = 0
         self.advance(now_ms)
@@ -81,7 +83,7 @@ class LivePage:
         indexes["type", document.type].append(seq)
         for tag in tags if len(tags) < 2 else set(tags):
             indexes["tag", tag].append(seq)
-        self._active.append(document)
+        self._active[document.priority].append(seq)
         if document.expires_at is not None:
             self._alarms.append(_millis_from(document.expires_at) << _SEQ_BITS | seq)
 
@@ -95,8 +97,12 @@ class LivePage:
 
     def active(self, limit: int | None) -> list[Observation]:
         """Return the active observations that are not blocked, by priority, then newest first."""
-        found = unblocked(self._active, self._is_open) if self._blocked else self._active
-        return [*map(self.as_observation, found[:limit])]
+        found = unblocked(self._by_priority(), self._is_open) if self._blocked else self._by_priority()
+        return [*map(self.as_observation, islice(found, limit))]
+
+    def _by_priority(self) -> Iterator[AnyObservation]:
+        for priority in sorted(self._active, reverse=True):
+            yield from map(self._shown.__getitem__, reversed(self._active[priority]))
 
     def _is_open(self, id: str) -> bool:
         document = self._documents.get(id)
@@ -217,27 +223,44 @@ class LivePage:
 
     def _rank(self, before: AnyObservation | None, after: Observation | None) -> None:
         """Replace an observation in the order of the active ones."""
-        if before is not None and is_active(before):
-            del self._active[bisect_left(self._active, by_priority(before), key=by_priority)]
-            self._blocked -= bool(before.blocked_by)
-        if after is not None and is_active(after):
-            insort(self._active, after, key=by_priority)
-            self._blocked += bool(after.blocked_by)
+        was = before if before is not None and is_active(before) else None
+        now = after if after is not None and is_active(after) else None
+        self._blocked += _may_be_blocked(now) - _may_be_blocked(was)
+        if was is not None and now is not None and was.priority == now.priority:
+            return
+        if was is not None:
+            _remove(self._active, was.priority, was.added_seq)
+        if now is not None:
+            _insert(self._active, now.priority, now.added_seq)
 
     def _index(self, before: AnyObservation | None, after: Observation | None) -> None:
         """Replace an observation in all indexes; None stands for one that is not on the page."""
         removed, added = _entries(before), _entries(after)
         for name, seq in removed - added:
-            seqs = self._indexes[name]
-            del seqs[bisect_left(seqs, seq)]
-            if not seqs and name != _ALL:
-                del self._indexes[name]
+            _remove(self._indexes, name, seq)
         for name, seq in added - removed:
-            seqs = self._indexes[name]
-            if seqs and seqs[-1] > seq:
-                insort(seqs, seq)
-            else:
-                seqs.append(seq)
+            _insert(self._indexes, name, seq)
+
+
+def _insert(lists: dict[Key, list[int]], key: Key, seq: int) -> None:
+    """Insert a seq into a sorted list, which is new if there is none."""
+    seqs = lists.setdefault(key, [])
+    if seqs and seqs[-1] > seq:
+        insort(seqs, seq)
+    else:
+        seqs.append(seq)
+
+
+def _remove(lists: dict[Key, list[int]], key: Key, seq: int) -> None:
+    """Remove a seq from its sorted list, and the list if it was the last."""
+    seqs = lists[key]
+    del seqs[bisect_left(seqs, seq)]
+    if not seqs:
+        del lists[key]
+
+
+def _may_be_blocked(document: AnyObservation | None) -> bool:
+    return document is not None and bool(document.blocked_by)
 
 
 def _millis_from(at: datetime) -> int:

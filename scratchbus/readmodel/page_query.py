@@ -257,7 +257,8 @@ def active(
             if not is_end:  # a blocker may rank below those found
                 count = -1
                 continue
-            selected = unblocked(selected, {each.id for each in settled if each.status_class == "open"}.__contains__)
+            open_ids = {each.id for each in settled if each.status_class == "open"}
+            selected = [*unblocked(selected, open_ids.__contains__)]
         if is_end or limit is None or len(selected) >= limit:
             return [*map(scratch_page.as_observation, selected if limit is None else selected[:limit])]
         count = min(_ALL, count * 4)  # many were waiting for review: ask for more of them
