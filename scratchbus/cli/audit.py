@@ -14,6 +14,7 @@ from scratchbus.cli.invocation import Invocation, OpenPage, pass_invocation
 from scratchbus.cli.observation_view import columns_at, show_differences
 from scratchbus.cli.output import progress_bar
 from scratchbus.cli.text import clock
+from scratchbus.errors import InvalidInput
 
 _WHEN = f"or a position: {TIME}"
 
@@ -81,7 +82,10 @@ def diff(invocation: Invocation, start: str, end: str | None) -> None:
     difference.
     """
     with invocation.open() as opened:
-        before, after = (_past(opened, when) for when in (start, end or opened.bus.position()))
+        before = _past(opened, start)
+        after = _past(opened, end or opened.bus.position())
+        if end is not None and (before.position, before.at) > (after.position, after.at):
+            raise InvalidInput(f"--from {start} is after --to {end}; exchange them")
         show_differences(invocation, before.diff(after), "Nothing is different")
 
 

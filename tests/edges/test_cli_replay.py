@@ -91,6 +91,17 @@ def test_diff_compares_two_moments_field_by_field(cli: Cli):
     assert cli.json("diff", "--from", start, "--to", start).out == ""
 
 
+def test_a_diff_that_begins_after_its_end_is_refused(cli: Cli):
+    start = position(cli, cli.add("first"))
+    end = position(cli, cli.add("second"))
+    done = cli("diff", "--from", end, "--to", start)
+    assert (done.code, done.out) == (INVALID_INPUT, "")
+    assert done.err == f"scratchbus: --from {end} is after --to {start}; exchange them\n"
+    done = cli("diff", "--from", "now", "--to", "1h ago")
+    assert (done.code, done.err) == (INVALID_INPUT, "scratchbus: --from now is after --to 1h ago; exchange them\n")
+    assert cli("diff", "--from", "now").code == 0
+
+
 def test_differences_are_coloured_on_a_terminal(cli: Cli):
     id = cli.add("before")
     start = position(cli, id)
