@@ -16,7 +16,7 @@ from scratchbus.archive.lines import Line, check_line, position_of, restore
 from scratchbus.archive.manifest import END, Manifest, folder_of, is_manifest, last_name, number_of
 from scratchbus.archive.segment import Index, index_of
 from scratchbus.archive.stores import Store
-from scratchbus.domain.position import Position
+from scratchbus.domain.position import Position, event_range
 from scratchbus.errors import ArchiveDamaged
 from scratchbus.eventlog.raw_entries import is_batch_end
 
@@ -147,9 +147,7 @@ class LogCheck:
             return
         expected = before.chain.last.seq + 1 if before else 1
         if chain.first.seq > expected:
-            self._add_problem(
-                manifest.name, f"events {expected} to {chain.first.seq - 1} are missing: no segment has them"
-            )
+            self._add_problem(manifest.name, f"no segment has {event_range(expected, chain.first.seq - 1)}")
         elif chain.first.seq < expected:
             self._add_problem(
                 manifest.name, f"its events begin at {chain.first.seq}; the segment before ends at {expected - 1}"
@@ -254,7 +252,7 @@ class LogCheck:
             self._compare_end(name, content, self._store.get(self._folder + name))
         end = self._before.chain.last.seq if self._before else 0
         if self._is_known and end < self._until:
-            self._add_problem(END, f"events {end + 1} to {self._until} left the log, and no segment has them")
+            self._add_problem(END, f"no segment has {event_range(end + 1, self._until)}, which left the log")
 
     def _compare_end(self, name: str, content: bytes | None, manifest: bytes | None) -> None:
         if manifest is None:

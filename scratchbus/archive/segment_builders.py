@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from scratchbus.archive.catalog import SegmentCatalog
 from scratchbus.archive.manifest import Manifest
 from scratchbus.archive.segment import SegmentBuilder
-from scratchbus.domain.position import START, Position
+from scratchbus.domain.position import START, Position, event_range
 from scratchbus.engine.steps import ask
 from scratchbus.errors import ArchiveDamaged, LogGap
 from scratchbus.eventlog.below_floor import read_floor
@@ -89,7 +89,7 @@ def _gap(bus: Host, catalog: SegmentCatalog, shard: int, seq: int, position: Pos
     first = bus.converse(ask(shard, "XRANGE", bus.core.log.keys(shard).log, "-", "+", "COUNT", 1))
     if first and entry_position(first[0], 0) == position:
         return _lacks_events(catalog, shard, seq, position.seq)
-    return LogGap(f"shard {shard}: events {seq + 1} to {position.seq - 1} are missing; see `scratchbus verify`")
+    return LogGap(f"shard {shard}: the log has lost {event_range(seq + 1, position.seq - 1)}; see `scratchbus verify`")
 
 
 def _lacks_events(catalog: SegmentCatalog, shard: int, end: int, start: int) -> ArchiveDamaged:

@@ -58,6 +58,11 @@ class Position(NamedTuple):
 START = Position(0, 0)
 
 
+def event_range(first: int, last: int) -> str:
+    """Return what to call the events with these numbers: `event 3`, `events 3 to 5`."""
+    return f"event {first}" if first == last else f"events {first} to {last}"
+
+
 class _Positioned(Protocol):
     """A position, or an event."""
 

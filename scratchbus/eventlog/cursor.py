@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from scratchbus.domain.position import START, BusPosition, Position
+from scratchbus.domain.position import START, BusPosition, Position, event_range
 from scratchbus.domain.time_checks import When, as_when
 from scratchbus.engine.steps import Sent, Step, ask, ask_all
 from scratchbus.errors import InvalidPosition, LogGap, LogRewound, PositionLost, shown
@@ -16,7 +16,10 @@ from scratchbus.eventlog.gaps import are_erased
 from scratchbus.eventlog.lag import end_of
 from scratchbus.eventlog.raw_entries import RawEntry, entry_id, entry_numbers, entry_position
 
-ADVICE = "read the page, and go on behind bus.position()"
+ADVICE = (
+    "read the page, and continue at the end of the log: after bus.position() in Python, with `scratchbus tail --follow"
+    " --after now` on the command line"
+)
 """The advice to a reader that lost events."""
 
 FROM_START = ": read it from the start"
@@ -163,8 +166,8 @@ def check(
                 if (yield from _is_below_now(log, cursor)):
                     return False
                 raise trimmed(was, f"it begins at {entry[0].decode()}")
-            missing = f"events {before + 1} to {seq - 1} are missing before {entry[0].decode()}"
-            raise LogGap(f"shard {shard}: {missing}; {ADVICE}")
+            lost = event_range(before + 1, seq - 1)
+            raise LogGap(f"shard {shard}: the log has lost {lost}, before {entry[0].decode()}; {ADVICE}")
         before = seq
     return True
 

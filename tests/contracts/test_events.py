@@ -122,7 +122,7 @@ def test_a_trimmed_log_raises_position_lost(bus, page):
     added = fill(page, 5)
     send(bus, "XTRIM", keys_of(bus).log, "MAXLEN", 2)
     with pytest.raises(
-        PositionLost, match=r"trimmed past .*, it begins at .*; read the page, and go on behind bus\.position"
+        PositionLost, match=r"trimmed past .*, it begins at .*; read the page, and continue .* bus\.position"
     ):
         list(bus.events(added[0].position))
     with pytest.raises(PositionLost):
@@ -145,11 +145,19 @@ def test_follower_continues_after_a_trim_behind_it(bus, page):
 def test_a_gap_raises_log_gap(bus, page):
     added = fill(page, 5)
     send(bus, "XDEL", keys_of(bus).log, added[2].position.stream_id)
-    with pytest.raises(LogGap, match=r"events 3 to 3 are missing .*; read the page, and go on behind bus\.position"):
+    with pytest.raises(LogGap, match=r"lost event 3, before .*; read the page, and continue .* `scratchbus tail"):
         list(bus.events())
     with pytest.raises(LogGap):
         list(bus.events(added[1].position))
     assert contents(bus.events(added[2].position)) == ["3", "4"]
+
+
+@pytest.mark.damages_the_log
+def test_a_gap_of_several_events_names_the_first_and_the_last(bus, page):
+    added = fill(page, 5)
+    send(bus, "XDEL", keys_of(bus).log, *(each.position.stream_id for each in added[1:4]))
+    with pytest.raises(LogGap, match=r"the log has lost events 2 to 4, before"):
+        list(bus.events())
 
 
 def test_a_flushed_log_raises_log_rewound(bus, page):

@@ -150,7 +150,7 @@ def test_the_archive_is_listed_and_its_chain_checked(embedded_url, own_bus, tmp_
         manifests[1].unlink()
         broken = http.get("/archive").json()
     assert (broken["is_sound"], len(broken["segments"])) == (False, 2)
-    assert "are missing: no segment has them" in str(broken["logs"][0]["problems"])
+    assert "no segment has events" in str(broken["logs"][0]["problems"])
 
 
 # -- metrics
