@@ -76,7 +76,7 @@ def read_line(text: str | bytes, shards: int) -> tuple[RawEntry, Event, BusPosit
     if not isinstance(text, str | bytes):
         raise InvalidInput(f"{shown(text)} is not a line of text")
     if len(text) > MAX_LINE:
-        raise InvalidInput(f"has {len(text):,} characters; the limit is {MAX_LINE:,}")
+        raise InvalidInput(f"is longer than {MAX_LINE:,} characters, which no line of an export is")
     try:
         line = _ExportLine.model_validate(from_json(text, allow_inf_nan=False, cache_strings="keys"))
     except ValidationError as problem:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from scratchbus import AsyncBus, Bus, BusPosition
 from scratchbus.archive.export import line_of
-from scratchbus.archive.importing import import_events
+from scratchbus.archive.importing import import_events, importer
 from scratchbus.archive.staging import Staging
 from scratchbus.engine.steps import Call
 from scratchbus.errors import CodeTooOld, InvalidExport, NotEmpty
@@ -129,6 +131,33 @@ def test_an_export_that_was_cut_is_refused(bus: Bus, copy: Bus) -> None:
     assert all(end.seq == 0 for end in copy.position().shards)
     bus.page().add("observation", "written while the others were exported")
     assert copy.import_events([*lines, export(bus)[-1]]) == len(lines) + 1
+
+
+@pytest.mark.parametrize("kind", [io.BytesIO, io.StringIO])
+def test_a_file_without_line_breaks_is_refused_before_all_of_it_is_read(
+    copy: Bus, monkeypatch: pytest.MonkeyPatch, kind: type[io.BytesIO | io.StringIO]
+) -> None:
+    monkeypatch.setattr(importer, "MAX_LINE", 100)
+    file = kind()
+    file.write("x" * 1_000 if isinstance(file, io.StringIO) else b"x" * 1_000)  # type: ignore[arg-type]
+    file.seek(0)
+    with pytest.raises(InvalidExport, match="line 1: is not JSON"):
+        copy.import_events(file)
+    assert file.tell() == 101
+
+
+def test_a_line_that_is_too_long_is_refused(copy: Bus) -> None:
+    with pytest.raises(InvalidExport, match=r"line 1: is longer than 16,777,216 characters"):
+        copy.import_events(["x" * 16_777_217])
+
+
+def test_an_export_in_a_file_is_imported(bus: Bus, copy: Bus, tmp_path: Path) -> None:
+    live(bus)
+    file = tmp_path / "all.jsonl"
+    file.write_text("".join(f"{line}\n" for line in export(bus)))
+    with file.open("rb") as lines:
+        copy.import_events(lines)
+    assert export(copy) == export(bus)
 
 
 def test_the_end_of_an_export_of_other_shards_is_refused(bus: Bus, copy: Bus) -> None:

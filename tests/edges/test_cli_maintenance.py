@@ -32,6 +32,7 @@ def test_rebuild_keeps_the_page(cli: Cli, bus: Bus):
 
 def test_a_sound_bus_is_reported_as_sound(cli: Cli, bus: Bus):
     cli.add("one")
+    project(bus)
     done = cli("verify")
     assert (done.code, done.out) == (OK, "")
     assert done.err.startswith("Everything is consistent: ")
@@ -107,6 +108,10 @@ def test_an_export_is_imported_into_a_new_bus(cli: Cli, tmp_path: Path):
     refused = cli.anywhere("import", str(file), "--bus", f"another-{name}")
     assert (refused.code, refused.err.count("\n")) == (INVALID_INPUT, 1)
     assert "line 1: " in refused.err
+    file.write_text("")
+    empty = cli.anywhere("import", str(file), "--bus", f"another-{name}")
+    assert (empty.code, empty.out) == (INVALID_INPUT, "")
+    assert empty.err == f"scratchbus: {file} is empty, so nothing was imported; check the command that wrote it\n"
     assert cli.anywhere("import", str(tmp_path / "none")).code == USAGE
 
 

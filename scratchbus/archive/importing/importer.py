@@ -6,10 +6,11 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields
 from functools import lru_cache
+from io import IOBase
 from itertools import islice
 from typing import Any
 
-from scratchbus.archive.export import read_line
+from scratchbus.archive.export import MAX_LINE, read_line
 from scratchbus.archive.importing.event_rules import check_event, problem_with
 from scratchbus.archive.importing.spill import Spill, Spilled, temporary_spill
 from scratchbus.archive.staging import Staging
@@ -48,7 +49,7 @@ def import_events(
         for log in logs:
             log.old_tail = yield from log.tail()
         number = 0
-        for number, line in enumerate(lines, 1):
+        for number, line in enumerate(_bounded(lines), 1):
             _take(line, number, logs)
             if progress is not None:
                 progress(number)
@@ -58,6 +59,15 @@ def import_events(
             log.end(number)
         yield from _write(logs)
         return number
+
+
+def _bounded(lines: Iterable[str | bytes]) -> Iterator[str | bytes]:
+    """Yield the lines; one of an open file ends after MAX_LINE, since a file without line breaks may be of any size."""
+    if not isinstance(lines, IOBase):
+        yield from lines
+        return
+    while line := lines.readline(MAX_LINE + 1):
+        yield line
 
 
 def _take(line: str | bytes, number: int, logs: list[_ImportedLog]) -> None:
