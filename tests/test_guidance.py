@@ -6,6 +6,7 @@ import pytest
 
 from scratchbus.context.guidance import guidance
 from scratchbus.context.tool_groups import TOOLS_OF_GROUPS
+from scratchbus.errors import InvalidField
 from scratchbus.settings import Settings
 
 HEADINGS = {
@@ -53,6 +54,12 @@ def test_each_group_uses_only_its_own_term():
 def test_no_tools_give_no_guidance():
     assert guidance([]) == ""
     assert guidance(["read_file"]) == ""
+
+
+@pytest.mark.parametrize("tools", [5, None, [5], [["notes"]]])
+def test_anything_but_names_is_refused(tools):
+    with pytest.raises(InvalidField, match="tools"):
+        guidance(tools)
 
 
 def test_a_group_name_stands_for_all_its_tools():

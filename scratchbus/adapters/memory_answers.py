@@ -43,6 +43,11 @@ class MemoryToolError(Exception):
     """The tool answers with an error: its text."""
 
 
+def wrong_bus(bus: object) -> InvalidField:
+    """Return the error for a tool that is made with anything but the bus it needs."""
+    return InvalidField("bus", f"{shown(bus)} does not fit; MemoryTool needs a Bus, AsyncMemoryTool an AsyncBus")
+
+
 def parse(arguments: object) -> Mapping[str, Any]:
     """Return the input of the tool if it is a command with all its fields. Raises MemoryToolError."""
     if not isinstance(arguments, Mapping):

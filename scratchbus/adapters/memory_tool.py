@@ -21,6 +21,9 @@ class MemoryTool:
     """
 
     def __init__(self, bus: scratchbus.Bus, scope: str) -> None:
+        """Take an open bus; it stays open. Raises InvalidField for anything else, and InvalidName."""
+        if not isinstance(bus, scratchbus.Bus):
+            raise answers.wrong_bus(bus)
         self._texts = bus.texts(scope)
 
     def __call__(self, given: object, *, event_id: str | None = None) -> str:

@@ -19,6 +19,9 @@ class AsyncMemoryTool:
     """
 
     def __init__(self, bus: scratchbus.AsyncBus, scope: str) -> None:
+        """Take an open bus; it stays open. Raises InvalidField for anything else, and InvalidName."""
+        if not isinstance(bus, scratchbus.AsyncBus):
+            raise answers.wrong_bus(bus)
         self._texts = bus.texts(scope)
 
     async def __call__(self, given: object, *, event_id: str | None = None) -> str:

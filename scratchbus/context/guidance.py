@@ -7,6 +7,8 @@ from typing import Final
 
 from scratchbus.context.tool_groups import TOOLS_OF_GROUPS
 from scratchbus.domain import scratchpad, todo
+from scratchbus.domain.checks import check_names
+from scratchbus.errors import InvalidField
 from scratchbus.settings import Settings
 
 _TEXTS: Final[Mapping[str, str]] = {
@@ -122,11 +124,13 @@ def guidance(tools: str | Collection[str], settings: Settings | None = None) -> 
     """Return the system prompt sections for these tools, or groups of tools; empty if none of them is known.
 
     A single one may be given by its name alone. The limits in the text are those of `settings`, by default the default
-    settings.
+    settings. Raises InvalidField for anything but names.
     """
     limits = settings or Settings()
-    groups = [tools] if isinstance(tools, str) else tools
-    requested = {tool for name in groups for tool in TOOLS_OF_GROUPS.get(name, (name,))}
+    names = check_names("tools", tools)
+    if names is None:
+        raise InvalidField("tools", "is None; give the names of the agent's tools, or of groups of tools")
+    requested = {tool for name in names for tool in TOOLS_OF_GROUPS.get(name, (name,))}
     reader = next((tool for tool in ("whoami", "get_context") if tool in requested), None)
     reading = "You" if reader is None else f"Call `{reader}` to read it when you start; you"
     sections = []

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from scratchbus import AsyncBus, Bus
 from scratchbus.adapters.memory_tool import MemoryTool
 from scratchbus.adapters.memory_tool_async import AsyncMemoryTool
+from scratchbus.errors import InvalidField
 from scratchbus.telemetry.lazy import lazy
 from tests.inspection import log_length
 
@@ -37,6 +38,15 @@ def tool(bus: Bus) -> MemoryTool:
 
 def create(tool, path, text):
     return tool({"command": "create", "path": path, "file_text": text})
+
+
+def test_a_tool_refuses_a_bus_of_the_other_kind(bus):
+    with pytest.raises(InvalidField, match="AsyncMemoryTool an AsyncBus"):
+        AsyncMemoryTool(bus, "project-a")
+    with pytest.raises(InvalidField, match="MemoryTool needs a Bus"):
+        MemoryTool(object.__new__(AsyncBus), "project-a")
+    with pytest.raises(InvalidField, match="None does not fit"):
+        MemoryTool(None, "project-a")
 
 
 def test_a_directory_is_listed_two_levels_deep(tool):
