@@ -114,7 +114,10 @@ def add_all(core: Core, page: str, items: Sequence[dict[str, Any]], event_id: st
         if blockers:
             yield from check_blockers(core, page, blockers)
     except InvalidInput as error:
-        earlier = yield from earlier_additions(core, page, items, event_id)
+        earlier = yield from earlier_additions(
+            core, page, items, event_id,
+            lambda then, ids, given: decide(then, ids, settings, types[given["type"]], given, page, cause_fields),
+        )  # fmt: skip
         if earlier is not None:
             return earlier
         if len(writes) < len(items):

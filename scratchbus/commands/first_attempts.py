@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, cast
 
 from scratchbus.commands.observations import recall_all
@@ -12,11 +13,14 @@ from scratchbus.domain.observation import Observation
 from scratchbus.domain.observation_models import GUARDS
 from scratchbus.domain.page_events import Added
 from scratchbus.domain.position import Position
+from scratchbus.domain.values import moment
 from scratchbus.engine.steps import Step
-from scratchbus.errors import Conflict, EventIdReused
+from scratchbus.errors import Conflict, EventIdReused, InvalidInput
 from scratchbus.eventlog.append import append, find_attempt
+from scratchbus.eventlog.below_floor import entries_at
 from scratchbus.eventlog.ids import bound_of, new_id
-from scratchbus.eventlog.writes import Appended, Op, Write
+from scratchbus.eventlog.retries import check_same
+from scratchbus.eventlog.writes import Appended, Ids, Op, Write
 from scratchbus.readmodel.history import known_events
 from scratchbus.readmodel.scope import Core
 
@@ -63,13 +67,22 @@ def check_keys(writes: Sequence[Write], found: Sequence[Observation]) -> None:
 
 
 def earlier_additions(
-    core: Core, page: str, items: Sequence[Mapping[str, Any]], event_id: str | None
+    core: Core,
+    page: str,
+    items: Sequence[Mapping[str, Any]],
+    event_id: str | None,
+    decide: Callable[[datetime, Ids, Mapping[str, Any]], Write],
 ) -> Step[list[Observation] | None]:
     """Return the result of an earlier attempt of an addition that is refused now; None if there was none.
 
-    The time at which an observation expires may have passed since, or its type may be gone.
+    The time at which an observation expires may have passed since, or its type may be gone. `decide` returns the write
+    of an addition as it was decided at a time. Raises EventIdReused.
     """
     by, batch_size = core.settings.source, len(items) if event_id is not None else 1
+    bound = bound_of(event_id or items[0].get("event_id", ""))
+    if bound is not None:
+        now = moment(int(bound.partition("-")[0]))
+        return (yield from _additions_decided_at(now, core, page, items, event_id, decide))
     writes: list[Write] = []
     for index, arguments in enumerate(items):
         id = arguments.get("event_id") or (f"{event_id}/{index}" if index else event_id)
@@ -81,6 +94,35 @@ def earlier_additions(
     if positions is None:
         return None
     return (yield from recall_batch(core, page, positions))
+
+
+def _additions_decided_at(
+    now: datetime,
+    core: Core,
+    page: str,
+    items: Sequence[Mapping[str, Any]],
+    event_id: str | None,
+    decide: Callable[[datetime, Ids, Mapping[str, Any]], Write],
+) -> Step[list[Observation] | None]:
+    """Return the result of an earlier attempt under generated ids, whose events have no digest to compare."""
+    batch_size, writes = len(items) if event_id is not None else 1, list[Write]()
+    for index, arguments in enumerate(items):
+        id = arguments.get("event_id") or (f"{event_id}/{index}" if index else event_id)
+        if id is None or arguments["type"] not in core.registry.types:
+            return None
+        try:
+            writes.append(decide(now, Ids(new_id(), id, batch_size), arguments))
+        except InvalidInput:
+            return None  # it was refused then, too
+    sought = [Event(id=each.event.id, page=page, by=each.event.by) for each in writes]
+    lookups = [Write(event, Op.PUT, each.digest, body=b"{}") for event, each in zip(sought, writes, strict=True)]
+    positions = yield from find_attempt(core.log, page, lookups)
+    if positions is None:
+        return None
+    check_same(writes, (yield from entries_at(core.log, positions)))
+    found = yield from recall_batch(core, page, positions)
+    check_keys(writes, found)
+    return found
 
 
 def recall_batch(core: Core, page: str, positions: list[Position]) -> Step[list[Observation]]:

@@ -346,6 +346,27 @@ def test_retry_is_recognised_after_its_observation_has_expired(page, monkeypatch
         page.add_many(items, event_id="EV-5")
 
 
+def test_retry_with_a_generated_id_is_recognised_after_its_observation_has_expired(page, monkeypatch):
+    end = datetime(2090, 1, 1, tzinfo=UTC)
+    items = [NewObservation(type="observation", content=each, expires_at=end) for each in "ab"]
+    page.add("observation", "w")
+    first, batch = page.add("observation", "x", expires_at=end), page.add_many(items)
+    one, many = page.history(first.id)[0].id, page.history(batch[0].id)[0].id
+    has_passed = datetime.now(UTC)
+    monkeypatch.setattr(add, "check_end", lambda end, now: _refuse_time(end, now) if now > has_passed else end)
+    assert page.add("observation", "x", expires_at=end, event_id=one) == first
+    assert page.add_many(items, event_id=many) == batch
+    for other in ({"content": "y"}, {"content": "x", "dedupe_key": "k"}, {"content": "x", "tags": ["t"]}):
+        with pytest.raises(EventIdReused):
+            page.add("observation", expires_at=end, event_id=one, **other)
+    with pytest.raises(EventIdReused):
+        page.add_many(items[:1], event_id=many)
+    with pytest.raises(InvalidTTL):
+        page.add("observation", "x", expires_at=end, event_id=f"0{one}")
+    with pytest.raises(InvalidTTL):
+        page.add("observation", "x", expires_at=end)
+
+
 def test_retry_of_a_reminder_is_recognised_after_a_change_of_its_schedule(page):
     kept = page.add("observation", "x")
     reminded = page.update(kept.id, remind_at="2090-01-01", event_id="EV-1")
