@@ -26,7 +26,7 @@ from scratchbus.errors import Conflict, InvalidField, NotFound, TooLarge, Versio
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.writes import MAX_BATCH
 from scratchbus.projections.memory_index import Directory
-from scratchbus.projections.texts import PREFIX, edited, lines_of
+from scratchbus.projections.texts import PREFIX, edited, evolve, lines_of
 from scratchbus.readmodel.queries import recollect
 from scratchbus.readmodel.scope import Core
 
@@ -106,9 +106,19 @@ class InsertIntoText(_TextEdit):
 def create(core: Core, page: str, arguments: Mapping[str, Any]) -> Step[Text]:
     """Write a new text. Raises Conflict if there is a text or a directory at its path, unless this is a retry."""
     command = CreateText.parse(arguments)
-    problem = _problem_at(command.path, (yield from _texts(core, page)))
-    if problem and not (yield from is_retry(core, command.on(core, page), command.about)):
-        raise Conflict(f"{problem}; choose another path")
+    occasion = command.on(core, page)
+
+    def decide(texts: Mapping[str, Text], occasion: Occasion) -> list[Event]:
+        if problem := _problem_at(command.path, texts):
+            raise Conflict(f"{problem}; choose another path")
+        return [command.decide(occasion, texts.get(command.path))]
+
+    try:
+        for before, event in (yield from _change_all(core, page, command.path, occasion, decide)):
+            return cast(Text, evolve(before, event))
+    except Conflict:
+        if not (yield from is_retry(core, occasion, command.about)):
+            raise
     return cast(Text, (yield from edit(core, page, command)))
 
 
@@ -143,7 +153,7 @@ def delete(core: Core, page: str, path: str, event_id: str | None) -> Step[None]
     def decide(texts: Mapping[str, Text], occasion: Occasion) -> list[Event]:
         return [_delete_event(occasion, number, texts[each]) for number, each in enumerate(_paths_at(texts, path))]
 
-    yield from _change_all(core, page, "delete_text", [check_path(path)], event_id, decide)
+    yield from _change_paths(core, page, "delete_text", [check_path(path)], event_id, decide)
 
 
 def rename(core: Core, page: str, path: str, to: str, event_id: str | None) -> Step[None]:
@@ -163,7 +173,7 @@ def rename(core: Core, page: str, path: str, to: str, event_id: str | None) -> S
             events += _move_events(occasion, len(events), texts[each], check_path(to + each[len(path) :], "to"))
         return events
 
-    yield from _change_all(core, page, "rename_text", [path, to], event_id, decide)
+    yield from _change_paths(core, page, "rename_text", [path, to], event_id, decide)
 
 
 def _move_events(occasion: Occasion, number: int, text: Text, to: str) -> list[Event]:
@@ -176,31 +186,48 @@ def _delete_event(occasion: Occasion, number: int, text: Text, to: str | None = 
     return occasion.event(TextDeleted, text.id, nth_suffix(number), target=to)
 
 
-def _change_all(
+def _change_paths(
     core: Core, page: str, verb: str, arguments: Sequence[str], event_id: str | None, decide: Decide
 ) -> Step[None]:
-    """Append the change of several texts as one batch; it is decided again if another writer was faster."""
+    """Append the change of several texts, unless this is a retry."""
     check_own_event_id(event_id)
     occasion = Occasion.of(core, page, event_id, verb, *arguments)
-    if event_id is not None and (yield from is_retry(core, occasion, PREFIX)):
-        return
+    if event_id is None or not (yield from is_retry(core, occasion, PREFIX)):
+        yield from _change_all(core, page, arguments[0], occasion, decide)
+
+
+def _change_all(
+    core: Core, page: str, path: str, occasion: Occasion, decide: Decide
+) -> Step[list[tuple[Text | None, Event]]]:
+    """Append the change of several texts as one batch; it is decided again if another writer was faster.
+
+    Returns its events, each with the text before it; none if an earlier attempt has already appended them.
+    """
+    unreadable: dict[str, int] = {}  # the versions of subjects whose documents cannot be read
     for attempt in range(_TRIES):
         cached = yield from core.directories.fresh(core.log, page)
         with cached.lock:
-            texts = {each.path: each for each in cached.memory.present() if isinstance(each, Text)}
-            events = decide(texts, occasion)
+            known, since = cached.memory.present(), cached.cursor.position.stream_id
+            events = decide({each.path: each for each in known if isinstance(each, Text)}, occasion)
             documents = [cached.memory.get(event.subject) for event in events]
         if len(events) > MAX_BATCH:
             raise TooLarge("path", len(events), MAX_BATCH, "events", "move or delete parts of the directory")
-        versions = [entry.version if entry is not None else 0 for entry in documents]
+        writes = [
+            put(occasion, event, document.version if document is not None else unreadable.get(event.subject, 0))
+            for event, document in zip(events, documents, strict=True)
+        ]
+        for write in writes:
+            if isinstance(write.event, TextWritten):
+                write.argument += f":{since}"
         try:
-            yield from append(
-                core.log, page, [put(occasion, event, version) for event, version in zip(events, versions, strict=True)]
-            )
-            return
-        except VersionConflict:
+            appended = yield from append(core.log, page, writes)
+        except VersionConflict as conflict:
+            unreadable[conflict.id] = conflict.actual
             yield Pause(contention(attempt))
-    raise Conflict(f"{arguments[0]} keeps changing; try again")
+            continue
+        placed = [row.placed(event) for event, row in zip(events, appended.written, strict=False)]  # none if recalled
+        return list(zip(cast(list[Text | None], documents), placed, strict=False))
+    raise Conflict(f"{path} keeps changing; try again")
 
 
 def _texts(core: Core, page: str) -> Step[dict[str, Text]]:

@@ -53,7 +53,8 @@ class Op(StrEnum):
     # happened to it after that stream id
     END_CLAIM = "e"  # `argument` is "<ms in which it is not to be picked>:<1 if this was no attempt, else 0>:<name>"
     PUT = "g"  # a versioned subject without lifecycle; not when the subject `argument` of the page is final. One
-    # that ends in "_" gets the time (ms) behind it, or the next that is free
+    # that ends in "_" gets the time (ms) behind it, or the next that is free. With `argument` "<subject>:<stream id>" a
+    # text is refused, as if its version were wrong, when one above or below its path was written after that id
     ERASE = "r"  # see append_lua/erasing.lua
 
 

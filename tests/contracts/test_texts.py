@@ -9,6 +9,7 @@ import pytest
 
 from scratchbus import AsyncBus, Bus
 from scratchbus.archive.export import line_of
+from scratchbus.commands import texts as texts_commands
 from scratchbus.errors import Conflict, EventIdReused, InvalidField, InvalidName, NotFound, TooLarge
 from tests.engines import NewBus
 from tests.inspection import log_length, project, remembered
@@ -69,6 +70,46 @@ def test_directories_are_listed_moved_and_deleted(texts):
     assert (moved.source, texts.history("d/x")[-1].target) == ("d/x", "f/g/x")
     texts.delete("f")
     assert list(contents(texts.list())) == ["a", "dx"]
+
+
+@pytest.mark.parametrize(
+    ("act", "path"),
+    [
+        (lambda texts: texts.create("a/b", "mine"), "a"),
+        (lambda texts: texts.create("a", "mine"), "a/b/c"),
+        (lambda texts: texts.create('a"/b', "mine"), 'a"'),
+        (lambda texts: texts.rename("x", "a/b"), "a"),
+        (lambda texts: texts.rename("x", "a"), "a/b"),
+    ],
+)
+def test_a_text_and_a_directory_of_one_name_are_not_created_at_once(bus, texts, monkeypatch, act, path):
+    others, append = bus.texts("project-a"), texts_commands.append
+    texts.create("x", "moved")
+
+    def append_second(*args):
+        monkeypatch.undo()
+        others.create(path, "theirs")
+        return append(*args)
+
+    monkeypatch.setattr(texts_commands, "append", append_second)
+    with pytest.raises(Conflict, match=r"is a text, not a directory|is a directory|already exists"):
+        act(texts)
+    assert contents(texts.list()) == {"x": "moved", path: "theirs"}
+
+
+def test_creating_a_text_is_not_disturbed_by_unrelated_ones(bus, texts, monkeypatch):
+    others, append = bus.texts("project-a"), texts_commands.append
+
+    def append_second(*args):
+        monkeypatch.undo()
+        for path in ("a", "bc/d", "b.md"):
+            others.create(path, "theirs")
+        bus.texts("project-b").create("b", "of another scope")
+        monkeypatch.setattr(texts_commands, "append", None)
+        return append(*args)
+
+    monkeypatch.setattr(texts_commands, "append", append_second)
+    assert texts.create("b/c", "mine").content == "mine"
 
 
 def test_existing_texts_are_not_overwritten(bus, texts):

@@ -59,11 +59,32 @@ function put(...) -- created on first use
     return prefix .. int(free)
   end
 
+  local function path_in(body) return match(body, '"path":"(.-[^\\])"') end -- a path has no backslash: it is an escape
+
+  -- Whether a text has been written after this id whose path is above or below that of a body.
+
+  local function is_path_taken(since, body)
+    local own = path_in(body)
+    for _ = 1, 20 do
+      local entries = call('XRANGE', LOG, '(' .. since, END, 'COUNT', 256)
+      for _, entry in ipairs(entries) do
+        if field_of(entry, 'kind') == 'text_written' and field_of(entry, 'page') == PAGE then
+          local other = path_in(field_of(entry, 'event') or '') or ''
+          if sub(other, 1, #own + 1) == own .. '/' or sub(own, 1, #other + 1) == other .. '/' then return true end
+        end
+        since = entry[1]
+      end
+      if #entries < 256 then return false end
+    end
+    return true -- too long ago to tell
+  end
+
   -- A versioned subject: it takes no room, and has a status only if the op gives one.
 
   function put(k, at)
     local subject, kind, version = ARGV[at + @SUBJECT@], ARGV[at + @KIND@], ARGV[at + @VERSION@]
-    local scope, status = ARGV[at + @ARGUMENT@], ARGV[at + @STATUS@]
+    local scope, since = match(ARGV[at + @ARGUMENT@], '^(%l*):?(.*)$')
+    local status = ARGV[at + @STATUS@]
     local over = scope ~= '' and load_head(scope)
     if over and over.status_class == 'f' then return {'over'} end
     if match(subject, '^%l+_$') then subject = next_free(subject) end
@@ -72,6 +93,9 @@ function put(...) -- created on first use
       if head then return {'version', 0, head.version} end
     elseif version ~= '' and tonumber(version) ~= (head and head.version or 0) then
       return {'version', tonumber(version), head and head.version or 0}
+    end
+    if since ~= '' and is_path_taken(since, ARGV[at + @BODY@]) then
+      return {'version', head and head.version or 0, head and head.version or 0}
     end
     if not head then
       head = new_head('active', 'c', ARGV[at + @TYPE@], '0', int(last_seq + #plan + 1))
