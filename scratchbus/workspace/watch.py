@@ -96,7 +96,8 @@ def _in_thread(watch: _Watch, watched: _Watched, changed: threading.Event, stop:
         while not stop.is_set():
             try:
                 watch(watched, changed, stop)
-            except (ScratchbusError, OSError):  # the sync hits it too, and reports it
+            except (ScratchbusError, OSError, RuntimeError):
+                # The sync hits it too, and reports it; watchfiles raises RuntimeError without a free inotify instance.
                 changed.set()
                 stop.wait(_RETRY_AFTER)
         changed.set()

@@ -458,6 +458,27 @@ def test_a_watch_follows_both_sides_until_stopped(bus: Bus, project: Path, sync:
     assert sum(isinstance(each, InvalidInput) for each in reported) == 1
 
 
+def test_a_watch_without_notifications_syncs_every_second(
+    bus: Bus, project: Path, sync: WorkspaceSync, monkeypatch: pytest.MonkeyPatch
+):
+    def fail(*_: Any, **__: Any) -> Iterator[Any]:
+        raise RuntimeError("Error creating recommended watcher: Too many open files (os error 24)")
+
+    monkeypatch.setattr("watchfiles.watch", fail)
+    stop = threading.Event()
+    watching = threading.Thread(target=watch_workspace, args=(sync, lambda _: None, stop))
+    watching.start()
+    try:
+        file = project / "TODO.md"
+        eventually(file.exists)
+        file.write_text("- [x] one\n")
+        eventually(lambda: todos(bus) == [("1", "one", "completed")])
+    finally:
+        stop.set()
+        watching.join(30)
+    assert not watching.is_alive()
+
+
 def test_a_watch_of_preferences_follows_both_sides(bus: Bus, project: Path):
     reported: list[Any] = []
     stop = threading.Event()
