@@ -141,7 +141,10 @@ class WorkspaceSync:
             text = _unless_blank(file.text)
             bus = [(item.id, Entry(on_one_line(item.content), item.status)) for item in todo.todos]
             base = {} if file.is_blank else self._base(synced, bus)
-            merged = merge_items(base, entries(text), bus)
+            on_file = entries(text)
+            if len(on_file) - len(base) > MAX_TODO_ITEMS:  # before the merge, which takes long for many items
+                raise _too_many(len(on_file))
+            merged = merge_items(base, on_file, bus)
             after = _unless_blank(edited(text, merged.slots))
             try:
                 if merged.todos != bus:
@@ -241,11 +244,15 @@ def _as_todos(before: TodoList, items: list[Named]) -> list[TodoItem]:
         for id, entry in items
     ]
     if len(todos) > MAX_TODO_ITEMS:
-        raise TooLarge(TODO, len(todos), MAX_TODO_ITEMS, "items", "remove completed items")
+        raise _too_many(len(todos))
     longest = max((len(todo.content) for todo in todos), default=0)
     if longest > MAX_TODO_CONTENT:
         raise TooLarge(TODO, longest, MAX_TODO_CONTENT, "characters in one item", "shorten it")
     return todos
+
+
+def _too_many(count: int) -> TooLarge:
+    return TooLarge(TODO, count, MAX_TODO_ITEMS, "items", "remove completed items")
 
 
 def _in_the_order_of_the_file(file: list[Entry], todos: list[Named]) -> dict[str, Entry]:

@@ -271,6 +271,21 @@ def test_a_list_over_the_limits_is_refused_and_not_cut(bus: Bus, project: Path, 
     assert todos(bus) == []
 
 
+def test_a_list_far_over_the_limits_is_refused_before_it_is_merged(
+    bus: Bus, project: Path, sync: WorkspaceSync, monkeypatch: pytest.MonkeyPatch
+):
+    bus.todo("s1").write([{"id": "a", "content": "one"}, {"id": "b", "content": "two"}])
+    sync.run()
+    bus.todo("s1").write([{"id": "b", "content": "two"}])
+    file = project / "TODO.md"
+    file.write_text("- [ ] one\n- [ ] two\n" + "".join(f"- [ ] item {n}\n" for n in range(255)))
+    sync.run()  # one of 257 has been removed on the bus
+    assert len(todos(bus)) == 256
+    monkeypatch.setattr(workspace_sync, "merge_items", None)
+    file.write_text("".join(f"- [ ] new {n}\n" for n in range(513)))
+    refuses(sync, file, "513", TooLarge)
+
+
 def test_a_notepad_over_the_limit_is_refused(bus: Bus, project: Path, sync: WorkspaceSync):
     (project / "NOTES.md").write_text("x" * 100_001)
     refuses(sync, project / "NOTES.md", "100,?001", TooLarge)
