@@ -12,8 +12,9 @@ events at once, and links to them. The program chooses the SDK and where its spa
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final, TypeVar
 
 try:
@@ -64,7 +65,7 @@ class _Tracer:
 
     def __init__(self, tracer: trace.Tracer) -> None:
         self._tracer = tracer
-        self._pending: dict[str, Span] = {}
+        self._pending: OrderedDict[str, Span] = OrderedDict()
 
     def because(self, why: Mapping[str, Any]) -> Mapping[str, Any]:
         """Begin to publish; the span's context goes with the event."""
@@ -75,7 +76,8 @@ class _Tracer:
             return why  # there is no SDK
         self._pending[traceparent] = span
         if len(self._pending) > _MAX_PENDING:
-            self._pending.pop(next(iter(self._pending)), None)
+            with suppress(KeyError):  # other threads have published all of them meanwhile
+                self._pending.popitem(last=False)
         return {**why, "traceparent": traceparent}
 
     def publish(self, page: str, writes: Sequence[Any], steps: Generator[Any, Any, T]) -> Generator[Any, Any, T]:

@@ -171,6 +171,29 @@ def test_a_refused_write_with_an_event_id_is_no_publication(bus, spans: InMemory
     assert len(named(spans, "publish main")) == 1
 
 
+def test_threads_with_many_refused_writes_publish_on(spans: InMemorySpanExporter):
+    failures: list[Exception] = []
+    interval = sys.getswitchinterval()
+
+    def refused_writes() -> None:
+        try:
+            for _ in range(4_000):
+                tracing.active.because({})
+        except Exception as problem:
+            failures.append(problem)
+
+    threads = [threading.Thread(target=refused_writes) for _ in range(8)]
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert failures == []
+
+
 def test_looking_for_an_earlier_attempt_is_no_publication(bus, spans: InMemorySpanExporter):
     bus.page("main").add("observation", "x")
     spans.clear()
