@@ -4,8 +4,17 @@ import time
 
 import pytest
 
+from scratchbus import AsyncBus
 from scratchbus.domain.position import Position
-from scratchbus.errors import InvalidPosition, InvalidTTL, NotFound, PositionLost
+from scratchbus.errors import (
+    EngineReadOnly,
+    InvalidPosition,
+    InvalidTTL,
+    LeaseLost,
+    LogRewound,
+    NotFound,
+    PositionLost,
+)
 from tests.contracts.test_subscriptions import contents, fill, status_of, vanish
 from tests.inspection import keys_of, send
 
@@ -107,6 +116,24 @@ def test_interrupts_do_not_count_as_attempts(bus, page):
     for problem in (KeyboardInterrupt, SystemExit):
         with pytest.raises(problem), bus.subscribe("router") as deliveries, next(deliveries):
             raise problem
+    with bus.subscribe("router") as deliveries:
+        assert next(deliveries).attempt == 1
+
+
+CONSUMER_ERRORS = [EngineReadOnly("connect to its primary"), LogRewound("restore it"), LeaseLost("router")]
+
+
+@pytest.mark.parametrize("problem", CONSUMER_ERRORS, ids=lambda problem: type(problem).__name__)
+async def test_errors_of_the_consumer_do_not_count_as_attempts(bus, page, engine, problem):
+    fill(page, 1)
+    with pytest.raises(type(problem)), bus.subscribe("router") as deliveries:
+        next(deliveries)
+        raise problem
+    async with AsyncBus.connect(engine.url, bus=bus.core.log.bus, source="tester") as other:
+        with pytest.raises(type(problem)):
+            async with other.subscribe("router") as deliveries:
+                await anext(deliveries)
+                raise problem
     with bus.subscribe("router") as deliveries:
         assert next(deliveries).attempt == 1
 

@@ -1,13 +1,21 @@
-"""The folds of todo lists, tasks and scratchpads."""
+"""The folds of todo lists, tasks, scratchpads and notepads."""
 
 from __future__ import annotations
 
 import pytest
 
 from scratchbus.domain.events import Erased, Linked
-from scratchbus.domain.memory_events import RunEnded, ScratchpadWritten, TaskBegun, TaskEnded, TodoWritten
+from scratchbus.domain.memory_events import (
+    NotepadEdited,
+    NotepadWritten,
+    RunEnded,
+    ScratchpadWritten,
+    TaskBegun,
+    TaskEnded,
+    TodoWritten,
+)
 from scratchbus.domain.todo import TodoItem
-from scratchbus.projections import scratchpad, tasks, todo
+from scratchbus.projections import notepad, scratchpad, tasks, todo
 from scratchbus.projections.projection import FoldError
 
 ONE, TWO = TodoItem(id="1", content="one"), TodoItem(id="2", content="two")
@@ -61,6 +69,13 @@ def test_an_erased_memory_is_empty_and_can_be_written_again():
     pad = folded(scratchpad.evolve, ScratchpadWritten(by="a", content="x"), erased)
     assert (pad.content, pad.version) == ("", 2)
     assert folded(tasks.evolve, TaskBegun(by="a", title="t"), erased) is None
+
+
+def test_an_edit_of_the_notepad_replaces_the_first_occurrence_or_every_one():
+    edit = NotepadEdited(by="a", operation="find_replace", find="x", replace="y")
+    for replace_all, content in ((False, "y x x"), (True, "y y y")):
+        asked = edit.model_copy(update={"replace_all": replace_all})
+        assert folded(notepad.evolve, NotepadWritten(by="a", content="x x x"), asked).content == content
 
 
 @pytest.mark.parametrize("evolve", [todo.evolve, scratchpad.evolve, tasks.evolve])
