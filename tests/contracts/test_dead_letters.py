@@ -126,14 +126,24 @@ CONSUMER_ERRORS = [EngineReadOnly("connect to its primary"), LogRewound("restore
 @pytest.mark.parametrize("problem", CONSUMER_ERRORS, ids=lambda problem: type(problem).__name__)
 async def test_errors_of_the_consumer_do_not_count_as_attempts(bus, page, engine, problem):
     fill(page, 1)
-    with pytest.raises(type(problem)), bus.subscribe("router") as deliveries:
-        next(deliveries)
-        raise problem
-    async with AsyncBus.connect(engine.url, bus=bus.core.log.bus, source="tester") as other:
-        with pytest.raises(type(problem)):
-            async with other.subscribe("router") as deliveries:
-                await anext(deliveries)
-                raise problem
+
+    def fail():
+        with bus.subscribe("router") as deliveries:
+            next(deliveries)
+            raise problem
+
+    async def fail_in_asyncio():
+        async with (
+            AsyncBus.connect(engine.url, bus=bus.core.log.bus, source="tester") as other,
+            other.subscribe("router") as deliveries,
+        ):
+            await anext(deliveries)
+            raise problem
+
+    with pytest.raises(type(problem)):
+        fail()
+    with pytest.raises(type(problem)):
+        await fail_in_asyncio()
     with bus.subscribe("router") as deliveries:
         assert next(deliveries).attempt == 1
 
