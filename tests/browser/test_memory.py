@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from playwright.sync_api import Route, expect
 
@@ -218,6 +220,28 @@ def test_of_many_sessions_the_newest_and_the_chosen_are_listed(own_server: Serve
     tree.get_by_role("searchbox").fill("case-01")
     expect(tree.locator(".tree-link")).to_have_count(10)
     expect(tree.get_by_role("button", name="Show more")).to_have_count(0)
+
+
+@pytest.mark.browser
+def test_a_session_of_a_whole_second_is_older_than_those_after_it(
+    open_console: Opened, served: Served, bus: Bus
+) -> None:
+    """The time of an event at 0 ms is written without a fraction; equal times keep the order of the answer."""
+    ends = {"a": "36Z", "b": "35.250000Z", "c": "35Z", "d": "34.750000Z", "e": "35.250000Z"}
+    for name in ends:
+        bus.notes(f"whole-{name}").add("a note")
+    console = open_console(served)
+
+    def set_times(route: Route) -> None:
+        answer = route.fetch()
+        items = [each for each in answer.json()["items"] if each["id"].startswith("whole-")]
+        for each in items:
+            each["updated_at"] = f"2026-11-22T22:20:{ends[each['id'][-1]]}"
+        route.fulfill(response=answer, json={"items": sorted(items, key=lambda each: each["id"]), "agents": []})
+
+    console.window.route("**/api/v1/sessions", set_times)
+    window = console.open("#/memory")
+    expect(window.locator(".tree-link")).to_have_text([re.compile(f"whole-{name}") for name in "abecd"])
 
 
 @pytest.mark.browser

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from scratchbus import Bus
 from tests.browser.conftest import Console, Opened, address_of
@@ -27,6 +27,28 @@ def test_changes_appear_without_a_reload(console: Console, bus: Bus) -> None:
     expect(window.locator(".cell-claim", has_text="daemon")).to_be_visible()
     page.resolve(low.id)
     expect(window.get_by_text("the low one, changed")).to_be_hidden()
+
+
+@pytest.mark.browser
+def test_an_observation_of_a_whole_second_is_older_than_those_after_it(
+    open_console: Opened, served: Served, bus: Bus
+) -> None:
+    """The time of an event at 0 ms is written without a fraction."""
+    page = bus.page("now:second")
+    for second in ("35Z", "35.250000Z", "34.750000Z"):
+        page.add("observation", second)
+    console = open_console(served)
+
+    def set_times(route: Route) -> None:
+        answer = route.fetch()
+        items = answer.json()["items"]
+        for each in items:
+            each["created_at"] = f"2026-11-22T22:20:{each['content']}"
+        route.fulfill(response=answer, json={"items": items, "next": None})
+
+    console.window.route(re.compile(r"/pages/now:second/observations\?"), set_times)
+    console.open("#/now?page=now:second")
+    console.expect_rows("35.250000Z", "35Z", "34.750000Z")
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 // Observation documents omit default values; here they are completed, listed and compared.
 import { pagePath, read } from "./api.js";
 import { types } from "./state.js";
+import { compareTimes } from "./time.js";
 
 const STEP = 1000; // rows a request
 
@@ -25,7 +26,7 @@ export async function listPage(page, status, most, options) {
 }
 
 /** By priority, then the newest first: the order of a page. */
-export const byPriority = (a, b) => b.priority - a.priority || (a.created_at < b.created_at ? 1 : a.created_at > b.created_at ? -1 : 0);
+export const byPriority = (a, b) => b.priority - a.priority || compareTimes(b.created_at, a.created_at);
 
 /** Return the lifecycle of a type, {statuses: {status: class}, transitions: {status: [status, …]}}, or null. */
 export const lifecycleOf = (type) => types.value[type]?.lifecycle ?? null;

@@ -41,6 +41,12 @@ export function millisOf(text) {
   return position ? Number(position[1]) : Date.parse(text);
 }
 
+/** Order two times of the API, the earlier first. As texts, "…:35Z" would follow "…:35.6Z"; without the Z it precedes. */
+export function compareTimes(a, b) {
+  if (a === b) return 0;
+  return a.slice(0, -1) < b.slice(0, -1) ? -1 : 1;
+}
+
 /** Return a position just after one, or just after all events of a time; what is neither stays as it is. */
 export function beyond(at) {
   if (/^[\d/]+-\d+$/.test(at)) return at.replace(/\d+$/, (seq) => String(Number(seq) + 1));

@@ -2,6 +2,7 @@
 import { html, useMemo, useState } from "../../lib/base.js";
 import { link, route } from "../../lib/route.js";
 import { count, Text, visible } from "../../lib/text.js";
+import { compareTimes } from "../../lib/time.js";
 import { Age } from "../../ui/times.js";
 
 const MANY = 8;
@@ -49,7 +50,7 @@ function rootsOf(sessions, fits) {
   const nodes = new Map(sessions.map((each) => [each.id, { ...each, below: [] }]));
   const roots = [];
   for (const node of nodes.values()) (nodes.get(node.parent)?.below ?? roots).push(node);
-  const newest = (a, b) => ((a.updated_at ?? "") < (b.updated_at ?? "") ? 1 : -1);
+  const newest = (a, b) => compareTimes(b.updated_at ?? "", a.updated_at ?? "");
   const kept = (node) => ((node.below = node.below.filter(kept).sort(newest)), node.below.length > 0 || fits(node.id));
   return roots.filter(kept).sort(newest);
 }

@@ -2,7 +2,7 @@
 import { html } from "../../lib/base.js";
 import { link } from "../../lib/route.js";
 import { count, Text, visible } from "../../lib/text.js";
-import { duration } from "../../lib/time.js";
+import { compareTimes, duration } from "../../lib/time.js";
 import { ObservationBadge } from "../../ui/observation.js";
 import { Moment } from "../../ui/times.js";
 
@@ -11,7 +11,7 @@ export function Readers({ web, observation }) {
   const { seen, followed } = web;
   if (!seen.length) return html`<p class="hint">Nobody. A context that is assembled with <code>record=True</code> is noted here.</p>`;
   return html`<ul class="readers">${seen.map((reader) => {
-    const next = followed.filter((each) => (each.by === reader.by || each.by === reader.agent) && each.at >= reader.at);
+    const next = followed.filter((each) => (each.by === reader.by || each.by === reader.agent) && compareTimes(each.at, reader.at) >= 0);
     return html`<li key=${`${reader.session} ${reader.agent} ${reader.by} ${reader.version}`}>
       <div class="reader"><${Reader} reader=${reader} /> <span class="quiet">version ${reader.version}${reader.version < observation.version ? ` of ${observation.version}` : ""}${reader.times > 1 ? `, ${count(reader.times, "time")}` : ""}</span>
         <span class="reader-when"><${Moment} at=${reader.at} /></span></div>
