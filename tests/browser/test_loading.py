@@ -123,6 +123,7 @@ def test_events_arrive_although_the_first_requests_for_the_stream_failed(open_co
             failed.append(route.request.url)
             route.fulfill(status=500, body="")
 
+    console.window.goto("about:blank")  # the document that signed in may still ask for its own stream
     console.window.route(re.compile(r"/events\?last=1$"), fail_first)
     with console.window.expect_request(re.compile(r"/events\?after="), timeout=30_000):
         console.open("#/now?page=loading:stream")
