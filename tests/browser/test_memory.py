@@ -223,6 +223,60 @@ def test_of_many_sessions_the_newest_and_the_chosen_are_listed(own_server: Serve
 
 
 @pytest.mark.browser
+def test_quick_changes_of_a_todo_list_follow_one_another(console: Console, bus: Bus) -> None:
+    """Each is based on the list that the one before left, however late its answer comes."""
+    items = [{"id": str(number), "content": f"Item {number}"} for number in range(4)]
+    bus.todo("memory-quick").write(items)
+    window = console.open("#/memory?session=memory-quick&tab=todo")
+    held: list[Route] = []
+
+    def hold_first(route: Route) -> None:
+        if held or route.request.method != "PATCH":
+            route.continue_()
+        else:
+            held.append(route)
+
+    window.route("**/api/v1/sessions/memory-quick/todo", hold_first)
+    with window.expect_request(lambda request: request.method == "PATCH"):
+        window.get_by_label("Status of Item 0").select_option("completed")
+    window.get_by_label("Status of Item 1").select_option("in_progress")
+    window.get_by_role("button", name="Delete Item 2").click()
+    window.locator(".todo-item", has_text="Item 3").get_by_role("button", name="Correct").click()
+    held[0].continue_()
+    expect(window.locator(".todo-item")).to_have_count(3)
+    window.get_by_label("What to do").fill("Item three")
+    window.get_by_role("button", name="Save").click()
+    expect(window.locator(".todo-item.is-in_progress")).to_contain_text("Item 1")
+    expect(window.locator(".todo-item").last).to_contain_text("Item three")
+    expect(window.locator(".toast.error")).to_have_count(0)
+    found = [(each.id, each.status, each.content) for each in bus.todo("memory-quick").read().todos]
+    assert found == [("0", "completed", "Item 0"), ("1", "in_progress", "Item 1"), ("3", "pending", "Item three")]
+
+
+@pytest.mark.browser
+def test_a_context_that_is_no_longer_wanted_is_not_assembled_to_the_end(console: Console, bus: Bus) -> None:
+    """Its request ends when the budget changes."""
+    remember(bus, "memory-budget", "memory:budget")
+    window = console.open("#/memory?session=memory-budget&tab=context&page=memory:budget")
+    expect(window.locator(".budget")).to_be_visible()
+    held: list[Route] = []
+
+    def hold_first(route: Route) -> None:
+        if held:
+            route.continue_()
+        else:
+            held.append(route)
+
+    window.route("**/api/v1/context/assemble", hold_first)
+    with window.expect_request("**/api/v1/context/assemble"):
+        window.get_by_label("Budget, in tokens").fill("3000")
+    with window.expect_event("requestfailed", lambda request: request.url.endswith("/context/assemble")) as ended:
+        window.get_by_label("Budget, in tokens").fill("2000")
+    assert ended.value.failure == "net::ERR_ABORTED"
+    expect(window.locator(".budget")).to_contain_text("of 2,000 tokens")
+
+
+@pytest.mark.browser
 def test_a_session_of_a_whole_second_is_older_than_those_after_it(
     open_console: Opened, served: Served, bus: Bus
 ) -> None:

@@ -1,5 +1,5 @@
 // The todo list of a session, and its tasks.
-import { html } from "../../lib/base.js";
+import { html, useRef } from "../../lib/base.js";
 import { path, write } from "../../lib/api.js";
 import { useLoad } from "../../lib/load.js";
 import { may } from "../../lib/state.js";
@@ -15,31 +15,38 @@ import { eventsOf, isAbout, pageOf, recall, sessionPath } from "./recall.js";
 const STATUSES = [["pending", "☐", "to do"], ["in_progress", "◐", "in progress"], ["completed", "☑", "done"], ["cancelled", "☒", "cancelled"]];
 
 export function Todo({ session }) {
+  const writes = useRef(Promise.resolve()); // one after the other, since each is based on the list that the one before left
+  const own = useRef(null); // the list that the last of them left
   const { data, error, reload } = useLoad((signal) => recall(session, ["todo"], {}, { signal }), [session], { on: isAbout(session, "todo") });
   if (error && !data) return html`<${ProblemNote} error=${error} retry=${reload} />`;
   if (!data) return html`<${Loading} />`;
   const canWrite = may("memory") && !isPast.value;
-  const change = async (todos, method) => {
+  const newest = () => (own.current?.revision > data.revision ? own.current : data);
+  const change = async (method, todosOf) => {
     try {
-      await write(method, sessionPath(session, "todo"), { todos }, { version: data.revision });
+      const { todos, revision } = newest();
+      own.current = await write(method, sessionPath(session, "todo"), { todos: todosOf(todos) }, { version: revision });
     } catch (problem) {
       toast(problem.status === 412 ? "The list had changed meanwhile; look again" : messageOf(problem), { kind: "error" });
     }
     reload();
   };
+  const enqueue = (...given) => (writes.current = writes.current.then(() => change(...given)));
+  const setStatus = (id, status) => enqueue("PATCH", () => [{ id, status }]);
+  const remove = (id) => enqueue("PUT", (todos) => todos.filter((each) => each.id !== id));
   if (!data.todos.length) return html`<${Empty} title=${isPast.value ? "Nothing was to be done then" : "Nothing to do"}><p>An agent writes the list with the tool <code>todo</code>.</p><//>`;
   return html`<ul class="todo">${data.todos.map((item) => html`<li key=${item.id} class="todo-item is-${item.status}">
     ${canWrite
-      ? html`<select aria-label="Status of ${visible(item.content)}" value=${item.status} onChange=${(event) => change([{ id: item.id, status: event.target.value }], "PATCH")}>${STATUSES.map(([name, sign, label]) => html`<option key=${name} value=${name} selected=${name === item.status}>${sign} ${label}</option>`)}</select>`
+      ? html`<select aria-label="Status of ${visible(item.content)}" value=${item.status} onChange=${(event) => setStatus(item.id, event.target.value)}>${STATUSES.map(([name, sign, label]) => html`<option key=${name} value=${name} selected=${name === item.status}>${sign} ${label}</option>`)}</select>`
       : html`<span class="todo-status">${STATUSES.find(([name]) => name === item.status)?.slice(1).join(" ")}</span>`}
     <span class="todo-content" dir="auto"><${Text} value=${item.content} lines /></span>
-    ${canWrite && html`<span class="note-actions"><button type="button" class="small" onClick=${() => correct(session, item, data.revision)}>Correct</button>
-      <button type="button" class="small danger" aria-label="Delete ${visible(item.content)}" onClick=${() => change(data.todos.filter(({ id }) => id !== item.id), "PUT")}>Delete</button></span>`}</li>`)}</ul>`;
+    ${canWrite && html`<span class="note-actions"><button type="button" class="small" onClick=${() => correct(session, item, newest)}>Correct</button>
+      <button type="button" class="small danger" aria-label="Delete ${visible(item.content)}" onClick=${() => remove(item.id)}>Delete</button></span>`}</li>`)}</ul>`;
 }
 
-const correct = (session, item, revision) => openForm({ title: "Correct the item", label: "Save", done: "Corrected", values: { content: item.content },
+const correct = (session, item, newest) => openForm({ title: "Correct the item", label: "Save", done: "Corrected", values: { content: item.content },
   fields: (values, set) => html`<${Field} label="What to do"><textarea rows="3" required data-autofocus value=${values.content} onInput=${set("content")}></textarea><//>`,
-  send: ({ content }) => ["PATCH", sessionPath(session, "todo"), { todos: [{ id: item.id, content }] }, { version: revision }] });
+  send: ({ content }) => ["PATCH", sessionPath(session, "todo"), { todos: [{ id: item.id, content }] }, { version: newest().revision }] });
 
 export function Tasks({ session }) {
   const { data, error, reload } = useLoad((signal) => eventsOf(pageOf(session), ["task_begun", "task_ended"], signal, 500), [session], { on: isAbout(session, "task_*") });
