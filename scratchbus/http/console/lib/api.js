@@ -35,12 +35,13 @@ export function read(resource, query = {}, { signal, at = moment.peek(), silent 
 /**
  * POST, PUT, PATCH or DELETE. It carries an Idempotency-Key, so it is sent again by itself when the connection breaks.
  * `version` refuses the write when the resource has moved on: Problem 412. A body that is text is sent as it is, as `type`.
+ * `signal` ends it, for a write that only computes an answer.
  */
-export async function write(method, resource, body, { version, key = newKey(), query = {}, type } = {}) {
+export async function write(method, resource, body, { version, key = newKey(), query = {}, type, signal } = {}) {
   const headers = { ...(type ? { "Content-Type": type } : {}), "Idempotency-Key": key, ...(version === undefined ? {} : { "If-Match": `"${version}"` }) };
   for (let attempt = 1; ; attempt++) {
     try {
-      return await send(method, resource, { query, body, headers });
+      return await send(method, resource, { query, body, headers, signal });
     } catch (error) {
       const passing = error instanceof Problem ? error.status === 503 : error instanceof TypeError;
       if (!passing || attempt === ATTEMPTS) throw error;
