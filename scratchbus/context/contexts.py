@@ -50,7 +50,8 @@ class Contexts:
         most relevant. `sections` and the notepad are shown in full or, if they exceed the budget, with the middle cut
         out; the other sections show whole items. The text says what was left out. With `strict`, BudgetTooSmall is
         raised instead of cutting `sections` or the notepad. With `record`, an event records the observations shown, and
-        `files`: the paths of files whose text is in `sections`, each with its SHA-256. Raises InvalidName and
+        `files`: the paths of files whose text is in `sections`, each with its SHA-256. A retry with the same `event_id`
+        returns the current text, and the position of the first record, which stays as it is. Raises InvalidName and
         InvalidField.
         """
         budget = self._budget if budget is None else budget
