@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
@@ -41,12 +41,14 @@ def create(tool, path, text):
 
 
 def test_a_tool_refuses_a_bus_of_the_other_kind(bus):
+    other: Any = object.__new__(AsyncBus)
+    none: Any = None
     with pytest.raises(InvalidField, match="AsyncMemoryTool an AsyncBus"):
         AsyncMemoryTool(bus, "project-a")
     with pytest.raises(InvalidField, match="MemoryTool needs a Bus"):
-        MemoryTool(object.__new__(AsyncBus), "project-a")
+        MemoryTool(other, "project-a")
     with pytest.raises(InvalidField, match="None does not fit"):
-        MemoryTool(None, "project-a")
+        MemoryTool(none, "project-a")
 
 
 def test_a_directory_is_listed_two_levels_deep(tool):

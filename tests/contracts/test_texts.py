@@ -11,6 +11,7 @@ from scratchbus import AsyncBus, Bus
 from scratchbus.archive.export import line_of
 from scratchbus.commands import texts as texts_commands
 from scratchbus.errors import Conflict, EventIdReused, InvalidField, InvalidName, NotFound, TooLarge
+from scratchbus.eventlog.append import append
 from tests.engines import NewBus
 from tests.inspection import log_length, project, remembered
 
@@ -83,7 +84,7 @@ def test_directories_are_listed_moved_and_deleted(texts):
     ],
 )
 def test_a_text_and_a_directory_of_one_name_are_not_created_at_once(bus, texts, monkeypatch, act, path):
-    others, append = bus.texts("project-a"), texts_commands.append
+    others = bus.texts("project-a")
     texts.create("x", "moved")
 
     def append_second(*args):
@@ -98,7 +99,7 @@ def test_a_text_and_a_directory_of_one_name_are_not_created_at_once(bus, texts, 
 
 
 def test_creating_a_text_is_not_disturbed_by_unrelated_ones(bus, texts, monkeypatch):
-    others, append = bus.texts("project-a"), texts_commands.append
+    others = bus.texts("project-a")
 
     def append_second(*args):
         monkeypatch.undo()
