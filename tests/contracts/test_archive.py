@@ -912,6 +912,23 @@ def test_archive_without_the_trimmed_events_is_refused(connect, bus, directory):
         list(other.events())
 
 
+def test_an_archive_that_is_not_mounted_any_more_is_not_begun_anew(bus, directory):
+    send(bus, "SET", bus.core.log.keys(0).cursor("reminders"), ",".join("1-3" for _ in range(bus.core.log.shards)))
+    fill(bus)
+    archive(bus)
+    before = names(directory)
+    mounted = directory.rename(directory.with_name("mounted"))
+    fill(bus)
+    for _ in range(2):
+        with pytest.raises(ArchiveUnavailable, match=r"had segments before, and has none now; .* mount that again"):
+            archive(bus)
+        assert not directory.exists()
+    mounted.rename(directory)
+    archive(bus)
+    assert set(before) < set(names(directory))
+    assert problems(directory) == []
+
+
 def test_daemon_archives_until_stopped(connect, directory):
     bus = connect(archive_url=directory, retain="1ms", retain_events=5, archive_segment=4, archive_interval="10ms")
     fill(bus)
