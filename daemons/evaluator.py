@@ -73,6 +73,7 @@ class Evaluator:
         self._clock = clock
         self._histories = _Histories(page)
         self._refused: dict[tuple[str, str], int] = {}  # versions, by observation and refused change
+        self._logged: dict[tuple[str, str], int] = {}  # the same for changes that are tried again in each pass
 
     def run(self, stop: threading.Event) -> None:
         """Evaluate until `stop` is set."""
@@ -85,6 +86,7 @@ class Evaluator:
         current = _Pass(self._view, self._histories, self._rules, self._quiet_for, self._clock())
         versions = {observation.id: observation.version for observation in current.open}
         self._refused = {key: version for key, version in self._refused.items() if versions.get(key[0]) == version}
+        self._logged = {key: version for key, version in self._logged.items() if versions.get(key[0]) == version}
         for observation in current.open:
             if observation.claim is not None and observation.type == SUGGESTION:
                 continue  # its executor is at work
@@ -112,8 +114,10 @@ class Evaluator:
         except (InvalidTransition, InvalidField) as problem:  # the lifecycle does not allow it
             self._refused[observation.id, verb] = observation.version
             logger.warning("left unchanged", observation=observation.id, to=verb, reason=str(problem))
-        except (Conflict, NotFound) as problem:  # it changed meanwhile; the next pass sees it
-            logger.info("left unchanged", observation=observation.id, to=verb, reason=str(problem))
+        except (Conflict, NotFound) as problem:  # it changed meanwhile or is claimed; the next pass tries again
+            if self._logged.get((observation.id, verb)) != observation.version:
+                self._logged[observation.id, verb] = observation.version
+                logger.info("left unchanged", observation=observation.id, to=verb, reason=str(problem))
         else:
             logger.info(_DONE[verb], observation=observation.id, reason=reason)
 

@@ -6,10 +6,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+import structlog
 
 from daemons.completion import Sign, parse_completion, read_completion
 from daemons.evaluator import Evaluator
 from daemons.router import FOR_EXECUTOR, SUGGESTION, about
+from scratchbus import Bus
 from scratchbus.errors import PositionLost, RulesError
 from scratchbus.settings import shipped
 from tests.waiting import eventually
@@ -295,6 +297,17 @@ def test_low_confidence_waits_for_review_until_approved(page, evaluator, evaluat
     assert (page.get(doubtful.id).status, page.get(doubtful.id).reason) == ("active", "approved")
     evaluate(evaluator)
     assert page.get(doubtful.id).status == "active"
+
+
+def test_a_claim_that_delays_a_change_is_logged_once(bus, page, evaluator, evaluate):
+    doubtful = page.add("observation", "The build may be slow", confidence=0.2)
+    with Bus.connect(bus.settings.url, source="worker") as other:
+        other.page().claim(doubtful.id)
+        with structlog.testing.capture_logs() as logged:
+            for _ in range(3):
+                evaluate(evaluator)
+    assert [each["event"] for each in logged] == ["left unchanged"]
+    assert (page.get(doubtful.id).status, page.get(doubtful.id).claim.by) == ("active", "worker")
 
 
 def test_an_approval_counts_once(page, evaluator, evaluate):
