@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 from typing import TextIO
@@ -18,6 +19,9 @@ from scratchbus.errors import ScratchbusError
 
 DEBUG = "SCRATCHBUS_DEBUG"
 """The environment variable that makes errors show a traceback."""
+
+_LONG_WORD = re.compile(r"\S{601,}")
+"""A URL or a path of which errors show the ends; all ids are shorter."""
 
 
 def run_command(arguments: Sequence[str]) -> int:
@@ -85,7 +89,7 @@ def _is_text(argument: str) -> bool:
 
 def _fail(text: str, code: int) -> int:
     """Print an error on one line, below its traceback if that was asked for; return the exit code."""
-    message = f"{PROGRAM}: {one_line(text)}"
+    message = f"{PROGRAM}: {_LONG_WORD.sub(_shortened, one_line(text))}"
     if os.environ.get(DEBUG):
         import traceback  # late, as all that `--help` does not need
 
@@ -95,6 +99,10 @@ def _fail(text: str, code: int) -> int:
     except OSError:  # the exit code still says it
         _forget(sys.stderr)
     return code
+
+
+def _shortened(word: re.Match[str]) -> str:
+    return f"{word[0][:200]}…{word[0][-60:]}"
 
 
 def _forget_unwritable_output() -> None:

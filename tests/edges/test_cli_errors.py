@@ -105,6 +105,19 @@ def test_a_long_argument_is_not_repeated_whole(cli: Cli, before: str, after: lis
 
 
 @pytest.mark.parametrize(
+    ("url", "code", "advice"),
+    [
+        ("redis://localhost:1/{}", 5, "; end the URL with one"), ("redis://{}:1", 5, "; write one of"),
+        ("{}", 5, "; write one of"), ("embedded:/tmp/{}", 6, "; fix that, or choose another directory"),
+    ],
+)  # fmt: skip
+def test_a_long_url_is_not_repeated_whole(cli: Cli, url: str, code: int, advice: str):
+    line = _error_line(cli.anywhere("status", "--url", url.format("x" * 5_000)), code)
+    assert len(line) < 1_000
+    assert advice in line
+
+
+@pytest.mark.parametrize(
     ("arguments", "hint"),
     [
         (["add", "risk_alrt", "x", "--source", "me"], "did you mean 'risk_alert'"),
