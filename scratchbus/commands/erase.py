@@ -35,7 +35,7 @@ from scratchbus.eventlog.append import append
 from scratchbus.eventlog.below_floor import from_archive, read_floor
 from scratchbus.eventlog.consumers import names
 from scratchbus.eventlog.ids import bound_of
-from scratchbus.eventlog.staged_imports import abort_import
+from scratchbus.eventlog.staging import abort_import
 from scratchbus.eventlog.trim import Archiving
 from scratchbus.eventlog.writes import Op, Write
 from scratchbus.projections import event_relations

@@ -368,7 +368,7 @@ def test_erase_clears_the_leftovers_of_a_killed_import(
     other.import_events(begun)
     with monkeypatch.context() as patch:
         for step in ("switch", "drop"):
-            patch.setattr(f"scratchbus.archive.staging.Staging.{step}", _die)
+            patch.setattr(f"scratchbus.eventlog.staging.Staging.{step}", _die)
         with pytest.raises(KeyboardInterrupt):
             other.import_events(export(bus))
     assert any(":import:" in key for key in keys_with(other, SECRET))

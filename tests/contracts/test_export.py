@@ -12,10 +12,10 @@ import pytest
 from scratchbus import AsyncBus, Bus, BusPosition
 from scratchbus.archive.export import line_of
 from scratchbus.archive.importing import import_events, importer
-from scratchbus.archive.staging import Staging
 from scratchbus.engine.steps import Call
 from scratchbus.errors import CodeTooOld, InvalidExport, NotEmpty
 from scratchbus.eventlog.raw_entries import entry_fields
+from scratchbus.eventlog.staging import Staging
 from tests.contracts.test_verify import live
 from tests.engines import ONE
 from tests.inspection import assert_sound, documents, entries, heads, keys_of, project, send

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from scratchbus import Bus
-from scratchbus.archive import staging
-from scratchbus.archive.staging import Staging
 from scratchbus.engine.steps import Step
+from scratchbus.eventlog import staging
+from scratchbus.eventlog.staging import Staging
 
 
 def import_and_die(url: str, bus: str, shards: int, file: Path, step: int, steps: Path) -> None:

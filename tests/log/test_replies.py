@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from scratchbus.archive import staging
 from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Step
 from scratchbus.errors import EngineError, LogRewound
-from scratchbus.eventlog import checkpoint, consumers
+from scratchbus.eventlog import checkpoint, consumers, staging
 from scratchbus.eventlog import trim as trimming
 from scratchbus.eventlog.keys import ShardKeys
 from scratchbus.readmodel import rebuild_lease

@@ -13,7 +13,6 @@ from typing import Any
 from scratchbus.archive.export import MAX_LINE, read_line
 from scratchbus.archive.importing.event_rules import check_event, problem_with
 from scratchbus.archive.importing.spill import Spill, Spilled, temporary_spill
-from scratchbus.archive.staging import Staging
 from scratchbus.domain.event import Event
 from scratchbus.domain.page_events import Erased
 from scratchbus.domain.position import Position
@@ -22,6 +21,7 @@ from scratchbus.engine.steps import Pause, Step, ask
 from scratchbus.errors import InvalidExport, InvalidField, InvalidInput, NotEmpty, shown
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.raw_entries import RawEntry
+from scratchbus.eventlog.staging import Staging
 from scratchbus.readmodel.scope import Core
 from scratchbus.readmodel.verify.expected import ExpectedState, PageState
 

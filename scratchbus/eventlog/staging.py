@@ -1,11 +1,12 @@
 """The staged keys of an import into one shard, which replace the keys of the log all at once.
 
-An import that is killed before the switch leaves only staged keys; the next import deletes them.
+An import that is killed before the switch leaves only staged keys; the next import, or an erasure, deletes them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from secrets import token_hex
 from typing import Any
 
@@ -19,7 +20,7 @@ _MAX_COMMANDS, _MAX_BYTES = 500, 4 * 1024 * 1024  # per part
 _KEYS_AT_ONCE = 1_000
 
 
-@lua_script("eventlog/commands", "archive/import", constants=LUA)
+@lua_script("eventlog/commands", "eventlog/import", constants=LUA)
 def _import(
     *keys_or_commands: object,
     importing: Key,
@@ -74,11 +75,15 @@ class Staging:
         if reply[0] == 0:
             raise NotEmpty(self.keys.shard)
 
+    def leave(self) -> Step[None]:
+        """Record that no import is at work. Raises Conflict if another one has begun."""
+        yield from self._do("leave")
+
     def drop(self) -> Step[None]:
         """Delete the staged keys, unless another import has begun."""
         try:
             yield from self._clear()
-            yield from self._do("leave")
+            yield from self.leave()
         except ScratchbusError:
             return  # the next import deletes them
 
@@ -108,3 +113,12 @@ class Staging:
                 " wait until the other one ends"
             )
         return reply
+
+
+def abort_import(keys: ShardKeys) -> Step[None]:
+    """Abort an import into a shard that is at work or was killed, and delete its staged keys."""
+    if (yield from ask(keys.shard, "EXISTS", keys.importing)):
+        staging = Staging(keys)
+        with suppress(Conflict):  # another one has begun meanwhile
+            yield from staging.take()
+            yield from staging.leave()
