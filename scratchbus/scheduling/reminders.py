@@ -16,22 +16,19 @@ from scratchbus.errors import (
     ArchiveDamaged,
     ArchiveForeign,
     Conflict,
-    LogGap,
-    LogRewound,
     NotFound,
     PositionLost,
     VersionConflict,
 )
-from scratchbus.eventlog import reader
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.bus_log import Log
-from scratchbus.eventlog.cursor import cursors
 from scratchbus.eventlog.entry_filter import EntryFilter, decode_wanted
+from scratchbus.eventlog.gaps import count_erased
 from scratchbus.eventlog.ids import new_event_id
 from scratchbus.eventlog.lag import end_of
 from scratchbus.eventlog.log_reader import LogReader
-from scratchbus.eventlog.raw_entries import entry_position
-from scratchbus.eventlog.reader import Chunks
+from scratchbus.eventlog.raw_entries import RawEntry, entry_position
+from scratchbus.eventlog.reader import CHUNK, Chunks
 from scratchbus.eventlog.stored_documents import decode_observations
 from scratchbus.eventlog.writes import Op, Write
 from scratchbus.projections.filters import Filter
@@ -62,7 +59,14 @@ def react(core: Core) -> Step[tuple[dict[int, Position], bool]]:
     """
     key = core.log.keys(0).cursor("reminders")
     row = yield from ask(0, "GET", key)
-    positions, chunks, has_moved = yield from _next_events(core.log, row.decode() if row else None)
+    starts = BusPosition.parse(row.decode()).shards if row else (START,) * core.log.shards
+    positions: list[Position] = []
+    chunks: Chunks = []
+    for shard, start in enumerate(starts):
+        entries, end = yield from _next_events(core.log, start._replace(shard=shard))
+        positions.append(end)
+        chunks += [(shard, entries)] if entries else []
+    has_moved = positions != [start._replace(shard=shard) for shard, start in enumerate(starts)]
     if has_moved:
         events = decode_wanted(chunks, EntryFilter.of(None, None, REMINDER_KINDS))
         yield from complete_all(core, events)
@@ -71,42 +75,27 @@ def react(core: Core) -> Step[tuple[dict[int, Position], bool]]:
     return {position.shard: position for position in positions}, has_moved
 
 
-def _next_events(log: Log, after: str | None) -> Step[tuple[list[Position], Chunks, bool]]:
-    """Return the end of the next events, the events by shard, and whether the end advanced.
+def _next_events(log: Log, after: Position) -> Step[tuple[list[RawEntry], Position]]:
+    """Return the next entries of a shard's log, and where they end.
 
-    It continues after missing events: they will not come back, and reminders for other events must not wait for ever.
+    It continues after missing events: they will not come back, and reminders for other events must not wait for ever. A
+    log that ends before the position is a different one, and is read from its start.
     """
-    try:
-        at = yield from cursors(log, after)
-        chunks = yield from reader.read(log, at)
-    except (PositionLost, LogGap, LogRewound, ArchiveDamaged, ArchiveForeign) as lost:
-        positions, chunks, missing = yield from _read_past_gap(log, after)
+    keys = log.keys(after.shard)
+    for start in (after, START._replace(shard=after.shard)):
+        log_reader = LogReader(log, start, chunk=CHUNK, skips_lost=True)
+        found = yield from log_reader.read(("GET", keys.tail))
+        entries, end = found.entries, end_of(found.replies[0], after.shard)
+        if start <= end and (not entries or entry_position(entries[0], after.shard).seq > start.seq):
+            break
+    end = log_reader.at if entries else end
+    missing = end.seq - start.seq - len(entries)
+    if missing:
+        missing -= yield from count_erased(keys, start.seq, end.seq + 1)
+    if missing or start != after:
         counts.missed += missing
-        logger.warning("reminders continue after missing events", events=missing, reason=str(lost))
-        return positions, chunks, True
-    return [cursor.position for cursor in at], chunks, bool(chunks)
-
-
-def _read_past_gap(log: Log, after: str | None) -> Step[tuple[list[Position], Chunks, int]]:
-    """Return the same for events after a position, and the number of missing events in between.
-
-    A log that ends before the position is a different one, and is read from its start.
-    """
-    starts = BusPosition.parse(after).shards if after else (START,) * log.shards
-    positions, chunks, missing = [], [], 0
-    for shard, position in enumerate(starts):
-        for start in (position._replace(shard=shard), START._replace(shard=shard)):
-            log_reader = LogReader(log, start, chunk=reader.CHUNK, skips_lost=True)
-            found = yield from log_reader.read(("GET", log.keys(shard).tail))
-            entries, end = found.entries, end_of(found.replies[0], shard)
-            if start <= end and (not entries or entry_position(entries[0], shard).seq > start.seq):
-                break
-        if entries:
-            chunks.append((shard, entries))
-            end = log_reader.at
-        positions.append(end)
-        missing += end.seq - start.seq - len(entries)
-    return positions, chunks, missing
+        logger.warning("reminders continue after missing events", shard=after.shard, after=str(after), events=missing)
+    return entries, end
 
 
 def remind(core: Core, events: list[AnyEvent]) -> Step[int]:
