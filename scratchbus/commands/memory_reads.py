@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -15,10 +15,15 @@ from scratchbus.readmodel.scope import Core
 T = TypeVar("T")
 
 
+def shared_read(core: Core, key: Hashable, read: Callable[[], Step[T]]) -> Step[T]:
+    """Return the result of a read; callers that wait under the same key together share one."""
+    found: T = yield Queued(core.queues, key, None, partial(_read_once, read))
+    return found
+
+
 def fresh_memory(core: Core, cache: MemoryCache[M], page: str) -> Step[CachedMemory[M]]:
-    """Return the memory of a page with every acknowledged write; callers that wait together share one read."""
-    cached: CachedMemory[M] = yield Queued(core.queues, (page, cache), None, partial(_read_once, core, cache, page))
-    return cached
+    """Return the memory of a page with every acknowledged write."""
+    return shared_read(core, (page, cache), partial(cache.fresh, core.log, page))
 
 
 def read_memory(core: Core, cache: MemoryCache[M], page: str, read: Callable[[M], T]) -> Step[T]:
@@ -28,11 +33,9 @@ def read_memory(core: Core, cache: MemoryCache[M], page: str, read: Callable[[M]
         return read(cached.memory)
 
 
-def _read_once(
-    core: Core, cache: MemoryCache[M], page: str, callers: Sequence[None]
-) -> Step[list[CachedMemory[M] | Exception]]:
+def _read_once(read: Callable[[], Step[T]], callers: Sequence[None]) -> Step[list[T | Exception]]:
     try:
-        cached = yield from cache.fresh(core.log, page)
+        found = yield from read()
     except ScratchbusError as error:
         return [copied(error, None) for _ in callers]
-    return [cached] * len(callers)
+    return [found] * len(callers)

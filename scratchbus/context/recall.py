@@ -9,8 +9,8 @@ from functools import partial
 from itertools import islice
 from typing import Any, Final, NamedTuple, cast
 
-from scratchbus.commands.copied_errors import copied
 from scratchbus.commands.fact_reads import read_facts
+from scratchbus.commands.memory_reads import shared_read
 from scratchbus.context.embedding import Embedder, Vectors
 from scratchbus.context.page_index import PageIndex
 from scratchbus.context.ranking import Ranked, rank
@@ -22,8 +22,8 @@ from scratchbus.domain.documents import document_of
 from scratchbus.domain.facts import Fact, plain_entity
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.values import check_page, page_of_scope, page_of_session
-from scratchbus.engine.steps import Queued, Step
-from scratchbus.errors import InvalidField, ScratchbusError, shown
+from scratchbus.engine.steps import Step
+from scratchbus.errors import InvalidField, shown
 from scratchbus.projections.subjects import is_remembered
 from scratchbus.readmodel.fact_index import FactIndex
 from scratchbus.readmodel.known_facts import KnownFacts
@@ -134,7 +134,9 @@ def recall(core: Core, recaller: Recaller, question: RecallQuestion, embedder: E
     facts = yield from _catch_up(core, recaller, pages)
     for page in pages:
         part = None if facts is None else recaller.settled(page)
-        parts.append((yield from _fresh(core, recaller, page)) if part is None else part)
+        if part is None:
+            part = yield from shared_read(core, (page, recaller.cache), partial(_updated, core, recaller, page))
+        parts.append(part)
         page_names[parts[-1].page_number] = page
     index = recaller.index
     ranked = yield from rank(index, question.query, page_names, recaller.vectors(embedder) if embedder else None)
@@ -181,31 +183,21 @@ def recall_past(core: Core, question: RecallQuestion, when: When, embedder: Embe
     )
 
 
-def _fresh(core: Core, recaller: Recaller, page: str) -> Step[PageIndex]:
-    """Return the index of a page with every acknowledged write; callers that wait together share one read."""
-    found: PageIndex = yield Queued(
-        core.queues, (page, recaller.cache), None, partial(_read_once, core, recaller, page)
-    )
-    return found
-
-
-def _read_once(core: Core, recaller: Recaller, page: str, callers: Sequence[None]) -> Step[list[PageIndex | Exception]]:
+def _updated(core: Core, recaller: Recaller, page: str) -> Step[PageIndex]:
+    """Return the index of a page with every acknowledged write."""
+    cached = yield from recaller.cache.fresh(core.log, page)
+    part = cached.memory
+    with cached.lock:
+        touched = part.take()
     try:
-        cached = yield from recaller.cache.fresh(core.log, page)
-        part = cached.memory
-        with cached.lock:
-            touched = part.take()
-        try:
-            for at in range(0, len(touched), _AT_ONCE):
-                batch = touched[at : at + _AT_ONCE]
-                part.update(batch, (yield from _documents(core, page, batch)).values())
-            part.is_taking = False
-        except BaseException:
-            recaller.cache.drop(page)  # the touched documents are not in the index
-            raise
-    except ScratchbusError as error:
-        return [copied(error, None) for _ in callers]
-    return [part] * len(callers)
+        for at in range(0, len(touched), _AT_ONCE):
+            batch = touched[at : at + _AT_ONCE]
+            part.update(batch, (yield from _documents(core, page, batch)).values())
+        part.is_taking = False
+    except BaseException:
+        recaller.cache.drop(page)  # the touched documents are not in the index
+        raise
+    return part
 
 
 def _documents(core: Core, page: str, subjects: Sequence[str]) -> Step[dict[str, Document]]:
