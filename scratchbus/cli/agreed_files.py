@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import click
 
 from scratchbus.cli.invocation import Invocation
+from scratchbus.daemon import replace_file
 from scratchbus.errors import SettingsError
 
 
@@ -25,26 +25,10 @@ def write_files(invocation: Invocation, files: Mapping[Path, str], *, is_agreed:
     for path, text in files.items():
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            _replace(path, text, mode)
+            replace_file(Path(os.path.realpath(path)), text.encode(), mode)  # a link keeps its target
         except OSError as problem:
             raise SettingsError(f"{path}: cannot be written: {problem.strerror}") from None
     return True
-
-
-def _replace(path: Path, text: str, mode: int) -> None:
-    """Write a file whole or not at all: one that is there keeps its mode, and a link its target. Raises OSError."""
-    target = Path(os.path.realpath(path))
-    temporary = target.with_name(f".scratchbus-{os.urandom(8).hex()}")
-    try:
-        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        if target.exists():
-            temporary.chmod(stat.S_IMODE(target.stat().st_mode))
-        temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _ask_to_write(files: Mapping[Path, str]) -> bool:

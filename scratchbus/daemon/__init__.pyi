@@ -1,6 +1,8 @@
 """The public names, each with where it is defined. Programs read this list too: see `__init__.py`."""
 
 from scratchbus.archive.archiver import run_archiver as run_archiver
+from scratchbus.commands.replaced_files import replace_file as replace_file
+from scratchbus.commands.replaced_files import replace_unchanged_file as replace_unchanged_file
 from scratchbus.daemon.command import Daemon as Daemon
 from scratchbus.daemon.command import daemon as daemon
 from scratchbus.daemon.command import duration_option as duration_option

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import os
-import secrets
 import stat
-import time
 from collections.abc import Mapping
-from contextlib import suppress
 from functools import partial
-from glob import escape
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from scratchbus.commands import preferences
+from scratchbus.commands.replaced_files import replace_unchanged_file
 from scratchbus.domain.memories import Preference
 from scratchbus.domain.preference_file import FileChange, FileSection, SyncedAt, find_section, merge, replaced
 from scratchbus.domain.values import SCOPE_PAGES
@@ -27,7 +24,6 @@ with imported_on_first_use(__name__):
     from scratchbus import timetravel
 
 _TRIES: Final = 5
-_MAX_AGE: Final = 3600  # seconds; a temporary file is in use for a moment
 _MAX_BYTES: Final = 4 * 1024 * 1024  # bytes of a file
 
 
@@ -186,63 +182,10 @@ def _check_writable(path: Path, target: Path) -> None:
         raise _refusal(path, f"cannot be written: the directory {shown(str(target.parent))} {reason}")
 
 
-def _is_unchanged(former: Path, before: bytes | None) -> bool:
-    """Return whether a file still has these bytes, as far as one can tell: there may be no such name."""
-    return not former.exists() or former.read_bytes() == before
-
-
-def _is_created(target: Path, temporary: Path) -> bool:
-    """Give a new file its name; return False if another file has it."""
-    try:
-        os.link(temporary, target)
-    except FileExistsError:
-        return False
-    except OSError:  # not every file system has hard links
-        temporary.replace(target)
-    return True
-
-
-def _delete_leftovers(target: Path) -> None:
-    """Delete the files that killed syncs left beside a file an hour ago or earlier."""
-    for each in target.parent.glob(f".{escape(target.name[:100])}.{'[0-9a-f]' * 12}.*"):
-        with suppress(OSError):
-            # `st_ctime`: a link has the modification time of its content
-            if each.suffix in (".part", ".old") and time.time() - each.stat().st_ctime > _MAX_AGE:
-                each.unlink()
-
-
 def _replace(path: Path, target: Path, before: bytes | None, after: bytes) -> bool:
-    """Replace a file in one step; return False if someone else has changed it meanwhile.
-
-    It keeps its permissions. If someone writes into it just as it is replaced, it is put back. Raises InvalidField and
-    leaves the file unchanged.
-    """
-    _delete_leftovers(target)
-    temporary = target.with_name(f".{target.name[:100]}.{secrets.token_hex(6)}.part")
-    former = temporary.with_suffix(".old")  # another name of the file that is replaced
+    """Replace a file; return False if someone else has changed it meanwhile. Raises InvalidField."""
     try:
-        try:
-            with temporary.open("xb") as file:
-                file.write(after)
-                file.flush()
-                os.fsync(file.fileno())
-            if before is not None:
-                temporary.chmod(stat.S_IMODE(target.stat().st_mode))
-                with suppress(OSError):  # not every file system has hard links
-                    os.link(target, former)
-            if _read(path) != (target, before) or not _is_unchanged(former, before):
-                return False
-            if before is not None:
-                temporary.replace(target)
-            elif not _is_created(target, temporary):
-                return False
-            if not _is_unchanged(former, before):
-                former.replace(target)
-                return False
-        finally:
-            for each in (temporary, former):
-                each.unlink(missing_ok=True)
+        return replace_unchanged_file(target, after, before, lambda: _read(path) == (target, before))
     except OSError as problem:
         reason = f"cannot be written: {problem.strerror or problem}"
         raise _refusal(path, f"{reason}; it is unchanged, and the bus has its changes. Sync again") from None
-    return True

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scratchbus import AsyncBus, Bus
+from scratchbus.commands import replaced_files
 from scratchbus.domain import preference_file
 from scratchbus.domain.preference_file import BEGIN, END, find_section
 from scratchbus.errors import InvalidField
@@ -247,7 +248,7 @@ def test_files_that_a_killed_sync_left_are_deleted(preferences, file, monkeypatc
         each.write_text("x")
     assert preferences.sync(file).is_written
     assert {path.name for path in file.parent.iterdir()} == {file.name, part.name, former.name, other.name}
-    monkeypatch.setattr(preference_sync, "_MAX_AGE", -1)
+    monkeypatch.setattr(replaced_files, "_MAX_AGE", -1)
     preferences.edit("quotes", "single")
     assert preferences.sync(file).is_written
     assert {path.name for path in file.parent.iterdir()} == {file.name, other.name}

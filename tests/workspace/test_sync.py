@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from scratchbus import Bus, WorkspaceSync, watch_preferences, watch_workspace
+from scratchbus.commands import replaced_files
 from scratchbus.errors import Conflict, InvalidInput, SessionOver, TooLarge
 from scratchbus.workspace import shared_file
 from scratchbus.workspace import sync as workspace_sync
@@ -346,7 +347,7 @@ def test_the_second_name_that_a_killed_writer_left_is_deleted(
     bus.todo("s1").write([{"id": "a", "content": "one"}])
     sync.run()
     assert former.exists()
-    monkeypatch.setattr(shared_file, "_MAX_AGE", -1)
+    monkeypatch.setattr(replaced_files, "_MAX_AGE", -1)
     bus.todo("s1").write([{"id": "a", "content": "two"}])
     sync.run()
     assert {path.name for path in project.iterdir()} == {"TODO.md", "NOTES.md"}
@@ -356,7 +357,7 @@ def test_a_file_created_during_a_write_is_kept(project: Path, monkeypatch: pytes
     file, read = SharedFile(project, "TODO.md"), SharedFile._bytes
     seen = file.read()
 
-    def read_and_create(self: SharedFile) -> tuple[bytes | None, int]:
+    def read_and_create(self: SharedFile) -> bytes | None:
         found = read(self)
         file.path.write_text("someone else\n")
         return found
