@@ -30,7 +30,7 @@ if __name__ == "__main__" and not __package__:  # `python daemons/evaluator.py`:
     __package__ = "daemons"
 
 from .completion import OUTCOME, CompletionRule, CompletionRules, Sign, read_completion, value_of, warn_of_types
-from .router import SUGGESTION
+from .router import SUGGESTION, unrefused
 
 CONTRADICTS = "contradicts:"
 """The prefix of a tag that names the observation it contradicts."""
@@ -83,7 +83,7 @@ class Evaluator:
 
     def run_pass(self) -> None:
         """Evaluate every open observation of the page."""
-        current = _Pass(self._view, self._histories, self._rules, self._quiet_for, self._clock())
+        current = _Pass(unrefused(self._view), self._histories, self._rules, self._quiet_for, self._clock())
         versions = {observation.id: observation.version for observation in current.open}
         self._refused = {key: version for key, version in self._refused.items() if versions.get(key[0]) == version}
         self._logged = {key: version for key, version in self._logged.items() if versions.get(key[0]) == version}

@@ -15,7 +15,7 @@ import structlog
 
 from scratchbus import Bus, Change, Observation, Page, View, because
 from scratchbus.daemon import Daemon, daemon, file_option
-from scratchbus.errors import EventIdReused
+from scratchbus.errors import EngineAuth, EngineForbidden, EventIdReused
 from scratchbus.settings import shipped
 
 if __name__ == "__main__" and not __package__:  # `python daemons/router.py`: name the package (PEP 366)
@@ -100,7 +100,7 @@ class Router:
         """Suggest actions for urgent observations until `stop` is set."""
         minute = None
         while minute is None or minute.is_over:
-            minute = _Minute(stop)
+            minute = _Minute(stop, unrefused(self._view))
             changes = self._view.changes(minute)  # subscribe before the look, so that no change is missed
             self.consider_all()
             for change in changes:
@@ -219,19 +219,31 @@ class Router:
 
 
 class _Minute:
-    """An event that is set when `stop` is set, or when a minute is over."""
+    """An event that is set when `stop` is set, when a minute is over, or when the engine refuses the view's user."""
 
-    def __init__(self, stop: threading.Event) -> None:
+    def __init__(self, stop: threading.Event, view: View) -> None:
         self._stop = stop
+        self._view = view
         self._end = time.monotonic() + _LOOK_INTERVAL
 
     @property
     def is_over(self) -> bool:
-        """Whether the minute is over and `stop` is not set."""
-        return not self._stop.is_set() and time.monotonic() > self._end
+        """Whether the minute is over, or ended by a refusal, and `stop` is not set."""
+        return not self._stop.is_set() and (time.monotonic() > self._end or _is_refused(self._view))
 
     def is_set(self) -> bool:
         return self._stop.is_set() or self.is_over
+
+
+def unrefused(view: View) -> View:
+    """Return a view. Raises its error if the engine refuses its user: no retry helps, unlike after other errors."""
+    if _is_refused(view) and (trouble := view.trouble) is not None:
+        raise trouble.with_traceback(None)
+    return view
+
+
+def _is_refused(view: View) -> bool:
+    return isinstance(view.trouble, EngineAuth | EngineForbidden)
 
 
 def _is_actionable(observation: Observation) -> bool:

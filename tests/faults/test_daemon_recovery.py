@@ -13,6 +13,7 @@ from pathlib import Path
 from secrets import token_hex
 
 import pytest
+from redis import Redis
 
 from daemons import NAMES
 from scratchbus import Bus
@@ -210,6 +211,29 @@ def test_a_forbidden_expirer_exits_with_one_line_and_its_code(
     assert last.startswith("expirer: ")
     assert "use a user with the right role" in last
     assert [json.loads(line)["event"] for line in logged] == ["started"]
+
+
+@pytest.mark.parametrize("name", ["router", "executor", "evaluator"])
+@pytest.mark.parametrize("change", [["resetpass", ">new"], ["-xread"]], ids=["a new password", "a lost right"])
+def test_a_running_daemon_that_is_refused_exits_with_one_line_and_its_code(
+    new_server: Callable[..., Server], start: Start, tmp_path: Path, name: str, change: list[str]
+) -> None:
+    server = new_server(tcp=True, **DURABLE)
+    with server.client() as client:
+        client.execute_command("ACL", "SETUSER", "worker", "on", ">old", "~*", "&*", "+@all")
+        process = start(name, f"redis://worker:old@127.0.0.1:{server.port}")
+        eventually(lambda: is_reading(client), "the daemon waits for events", within=90.0)
+        client.execute_command("ACL", "SETUSER", "worker", *change)
+        client.client_kill_filter(_type="normal", skipme=True)
+    assert process.wait(30) == 6
+    *_, last = (tmp_path / f"{name}-0.err").read_text().splitlines()
+    assert last.startswith(f"{name}: ")
+    assert "worker:***@" in last
+
+
+def is_reading(client: Redis) -> bool:
+    """Return whether a client waits for new events."""
+    return any(each["cmd"] == "xread" for each in client.client_list())
 
 
 def test_daemons_restart_a_killed_embedded_engine(start: Start, tmp_path: Path) -> None:
