@@ -69,7 +69,7 @@ class Body(BaseModel):
 def takes(example: dict[str, Any], *models: type[Body]) -> dict[str, Any]:
     """Return the request body of an operation, for `openapi_extra`: one of these, such as the example."""
     found = [schema_of(model) for model in models]
-    required = any(keyword in schema for schema in found for keyword in ("required", "anyOf", "minProperties"))
+    required = any(keyword in schema for schema in found for keyword in ("required", "allOf", "minProperties"))
     return body(found[0] if len(found) == 1 else {"oneOf": found}, required=required, example=example)
 
 

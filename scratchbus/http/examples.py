@@ -74,6 +74,7 @@ ADDED_EVENT: Final[dict[str, Any]] = {
     "priority": 90,
     "expires_at": "2026-11-23T00:20:35.607000Z",
     "evidence": [],
+    "blocked_by": [],
     "ttl": 7200000,
     "times": 1,
     "at": "2026-11-22T22:20:35.607000Z",

@@ -21,6 +21,7 @@ from scratchbus.http.schemas import (
     items_of,
     link,
     listed,
+    one_of,
     or_null,
 )
 
@@ -71,7 +72,7 @@ _SPAN_FIELDS: Final[dict[str, Any]] = {
     "fact": _FACT,
     "begins": DATE_TIME,
     "ends": or_null(DATE_TIME),
-    "state": {"enum": ["valid", "contested", "superseded", "retracted"]},
+    "state": one_of("valid", "contested", "superseded", "retracted"),
     "ended_by": or_null(STRING),
     "contested_by": listed(STRING),
 }

@@ -16,7 +16,7 @@ from scratchbus.http import patterns
 from scratchbus.http.documents import answer, listing
 from scratchbus.http.parameters import Absent, Name, WriteHeaders, idempotency, in_path, register_id
 from scratchbus.http.problems import Refusal
-from scratchbus.http.schemas import COUNT, DATE_TIME, FLAG, STRING, Schema, document, exact
+from scratchbus.http.schemas import COUNT, DATE_TIME, FLAG, REVISION, STRING, Schema, document, exact
 
 _IF_MATCH: Final = (
     'The ETag of a read: the write is refused (412) if the revision has changed since. "0" is one that nobody has'
@@ -82,11 +82,12 @@ def memory_example(id: str, **own: Any) -> dict[str, Any]:
 
 
 WRITTEN: Final[dict[str, Any]] = exact(revision=COUNT)
-REVISED: Final = document("The new revision, also as ETag", WRITTEN, {"revision": 4})
+REVISED: Final = document("The new revision, also as ETag", WRITTEN, {"revision": 4}, REVISION)
 TEXT: Final = document(
     "The text, and its revision, also as ETag; a past text has no revision",
     exact(content=STRING, revision={"type": ["integer", "null"], "minimum": 0}),
     {"content": "The bank answers on Mondays only.", "revision": 3},
+    REVISION,
 )
 
 

@@ -18,6 +18,7 @@ from scratchbus.http.schemas import (
     TIME,
     TYPE,
     Schema,
+    any_of,
     component,
     exact,
     listed,
@@ -82,13 +83,13 @@ _FIELDS: Final[dict[str, Schema]] = {
 NEW_FIELDS: Final = tuple(_FIELDS)
 """What may be said of a new observation."""
 
-_ONE_END: Final = [{"properties": {"ttl": {"type": "null"}}}, {"properties": {"expires_at": {"type": "null"}}}]
+_ONE_END: Final = any_of({"properties": {"ttl": {"type": "null"}}}, {"properties": {"expires_at": {"type": "null"}}})
 _NEEDED: Final = ("type", "content")
 
 NEW: Final = component(
-    "NewObservation", {**record(_NEEDED, **_FIELDS), "anyOf": _ONE_END, "examples": [examples.NEW_OBSERVATION]}
+    "NewObservation", {**record(_NEEDED, **_FIELDS), **_ONE_END, "examples": [examples.NEW_OBSERVATION]}
 )
-_ITEM: Final = component("NewItem", {**record(_NEEDED, **_FIELDS, event_id=or_null(EVENT_ID)), "anyOf": _ONE_END})
+_ITEM: Final = component("NewItem", {**record(_NEEDED, **_FIELDS, event_id=or_null(EVENT_ID)), **_ONE_END})
 BATCH: Final = component(
     "NewObservations",
     exact(
@@ -124,7 +125,7 @@ PATCH: Final = component(
     {
         **record((), None, **_CHANGES, fence=_FENCE),
         "description": "The fields to replace, at least one.",
-        "anyOf": [{"required": [name]} for name in _CHANGES],
+        **any_of(*({"required": [name]} for name in _CHANGES)),
     },
 )
 _WHY: Final = component("Reason", record(reason=_REASON, fence=_FENCE))

@@ -82,7 +82,9 @@ Positive = Annotated[int, Field(ge=1, le=1000)]
 _Some = Annotated[str, StringConstraints(min_length=1)]
 _Key = Annotated[str, StringConstraints(pattern=patterns.EVENT_ID)]
 _Version = Annotated[str, StringConstraints(pattern=patterns.VERSION)]
-_JsonText = Annotated[str, WithJsonSchema({"type": "object", "contentMediaType": "application/json"})]
+_JsonText = Annotated[
+    str, WithJsonSchema({"type": "object", "additionalProperties": True, "contentMediaType": "application/json"})
+]
 Label = Annotated[str, StringConstraints(pattern=patterns.LABEL, min_length=1, max_length=256)]
 """A text of up to 256 printable characters."""
 

@@ -17,15 +17,47 @@ from scratchbus.http.schemas import (
     REFERENCE,
     STRING,
     Schema,
+    complete,
     component,
     document,
     document_schema,
     header,
+    leave_out_nulls,
     link,
     listed,
     of_model,
     or_null,
+    without_null,
 )
+
+_DISPLACED: Final = or_null(
+    listed(ID, description="The observations displaced to make room; null if that could not be read.")
+)
+_LEFT_OUT: Final = {
+    "status_class": 'Left out if it is "open".',
+    "dedupe_key": "An open observation with the same key is counted again instead of added.",
+    "evidence": "The observations that support it; left out without any.",
+    "remind_at": "When its reminder is due.",
+    "remind_on": "The event that makes its reminder due, by its fields.",
+    "blocked_by": "While one of these observations is open, this one is not active; left out without any.",
+    "not_before": "When it becomes active, or recurs next.",
+    "every": "How often it recurs.",
+    "damaged": "Whether events about it are lost; left out if not.",
+    "occurrences": "How often it was seen; left out if once.",
+    "links": "The actions taken because of it; left out without any.",
+    "claim": "Its claim; left out if nobody holds one.",
+    "reason": "Why it has its status.",
+    "reason_code": "What kind of change led to its status.",
+    "chain": "The ids from the refuted observation to its evidence; left out without any.",
+    "seen_by": "The sessions and agents that had seen it when it was refuted; left out without any.",
+    "followed": "The actions they had taken since; left out without any.",
+    "archive_at": "When it is archived.",
+    "due_at": "When its reminder fell due.",
+    "fence": "The fence of its last claim; left out if it was never claimed.",
+    "attempts": "How often it was picked as work since its last change of status; left out if never.",
+    "added": "The position of the event that added it; left out if that is `position`.",
+}
+"""What the fields mean that an observation leaves out if they say nothing."""
 
 
 def _observation() -> Schema:
@@ -35,12 +67,14 @@ def _observation() -> Schema:
     """
     schema = document_schema(TypeAdapter(scratchbus.Observation).json_schema(mode="serialization"))
     definitions = schema.pop("$defs")
-    claim = component("Claim", document_schema(definitions["Claim"]))
+    claim = component("Claim", complete(document_schema(definitions["Claim"])))
     properties = schema["properties"]
-    properties |= {"claim": or_null(claim), "id": ID, "evidence": listed(ID), "blocked_by": listed(ID)}
+    properties |= {"claim": claim, "id": ID, "evidence": listed(ID), "blocked_by": listed(ID), "displaced": _DISPLACED}
     properties |= {"position": POSITION, "added": POSITION}
     always = ("id", "type", "content", "source", "owner", "status", "confidence", "context", "tags", "created_at")
     schema["required"] = [*always, "updated_at", "expires_at", "metadata", "page", "version", "position", "priority"]
+    for name, meaning in _LEFT_OUT.items():
+        properties[name] = without_null(properties[name]) | {"description": meaning}
     return schema
 
 
@@ -54,9 +88,6 @@ def _items(items: Schema) -> Schema:
 
 
 KEPT: Final = component("Observation", _observation())
-_DISPLACED: Final = or_null(
-    listed(ID, description="The observations displaced to make room; null if that could not be read.")
-)
 _ADDED: Final = component("AddedObservation", {"allOf": [KEPT, _shape(displaced=_DISPLACED)]})
 
 
@@ -68,9 +99,7 @@ def _event() -> Schema:
         found = document_schema(schema)
         if "kind" in found["properties"]:
             found["properties"]["position"] = POSITION
-            always = ("id", "page", "subject", "kind", "type", "batch", "by", "at", "position")
-            found["required"] = list(dict.fromkeys([*always, *found["required"]]))
-            names[found["properties"]["kind"]["const"]] = component(f"{name}Event", found)
+            names[found["properties"]["kind"]["const"]] = component(f"{name}Event", leave_out_nulls(found))
         else:
             component(name, found)
     mapping = {kind: reference["$ref"] for kind, reference in names.items()}

@@ -75,6 +75,19 @@ def exact(**properties: Any) -> Schema:
     return record(tuple(properties), **properties)
 
 
+def any_of(*schemas: Schema) -> Schema:
+    """Return the part of the schema of an object that one of these has to fit as well.
+
+    They are in an `allOf`, because generators of types would make each of them a type of its own otherwise.
+    """
+    return {"allOf": [{"anyOf": [*schemas]}]}
+
+
+def one_of(*texts: str) -> Schema:
+    """Return the schema of one of these texts."""
+    return {"type": "string", "enum": [*texts]}
+
+
 def listed(items: Schema, **more: Any) -> Schema:
     """Return the schema of a list."""
     return {"type": "array", "items": items, **more}
@@ -87,13 +100,33 @@ def or_null(schema: Schema) -> Schema:
     return {"anyOf": [schema, {"type": "null"}]}
 
 
+def without_null(schema: Schema) -> Schema:
+    """Return a schema that null does not fit, for a field that is left out rather than null."""
+    others = [each for each in schema.get("anyOf", ()) if each != {"type": "null"}]
+    if len(others) != 1:
+        return schema
+    return {**{name: value for name, value in schema.items() if name != "anyOf"}, **others[0]}
+
+
+def leave_out_nulls(schema: Schema) -> Schema:
+    """Return the schema of a document that has all its fields but those that would be null."""
+    found = {name: without_null(each) for name, each in schema["properties"].items()}
+    required = [name for name, each in schema["properties"].items() if found[name] is each]
+    return {**schema, "properties": found, "required": required}
+
+
+def complete(schema: Schema) -> Schema:
+    """Return the schema of a document that has all its fields, null where they have no value."""
+    return {**schema, "required": [*schema["properties"]]}
+
+
 def of_model(model: Any, name: str) -> Schema:
-    """Make a component of a pydantic model, as it is written, and of those inside it; return the reference to it."""
+    """Make a component of a pydantic model that is shown whole, and of those inside it; return the reference to it."""
     schema = TypeAdapter(model).json_schema(mode="serialization", ref_template=REFERENCE + "{model}")
     for inner, found in schema.pop("$defs", {}).items():
         if inner not in COMPONENTS:  # an observation is described in more detail
-            component(inner, document_schema(found))
-    return component(name, document_schema(schema))
+            component(inner, complete(document_schema(found)))
+    return component(name, complete(document_schema(schema)))
 
 
 def document_schema(schema: Schema) -> Schema:
@@ -127,6 +160,19 @@ def header(description: str, example: str, *, required: bool = False, pattern: s
     return {"description": description, "required": required, "schema": schema, "example": example}
 
 
+def with_headers(response: dict[str, Any], headers: dict[str, Any]) -> dict[str, Any]:
+    """Return the response of an operation with more headers."""
+    return {**response, "headers": {**response.get("headers", {}), **headers}}
+
+
+def location_of(example: str) -> dict[str, Any]:
+    """Return the header that says where something new is."""
+    return {"Location": header("Where it is.", example, required=True)}
+
+
+REVISION: Final = {"ETag": header("The revision, for `If-Match`.", '"3"', pattern='^"(0|[1-9][0-9]*)"$')}
+"""The header with the revision of a memory or a registry; a past one has none."""
+
 ID: Final = component("Id", text(patterns.ID, "A ULID.", examples=[examples.ID]))
 LABEL: Final = component(
     "Label", text(patterns.LABEL, "Printable characters, not only spaces.", minLength=1, maxLength=256)
@@ -158,5 +204,7 @@ DURATION: Final = component(
 LIFE: Final = component(
     "Life", {"description": "A duration, or never.", "anyOf": [DURATION, {"type": "string", "enum": ["never"]}]}
 )
-OBJECT: Final = component("Object", {"type": "object", "description": "At most 64 KiB and 100 levels."})
+OBJECT: Final = component(
+    "Object", {"type": "object", "additionalProperties": True, "description": "At most 64 KiB and 100 levels."}
+)
 POSITION: Final = component("Position", text(patterns.POSITION, "The place of an event in the log."))

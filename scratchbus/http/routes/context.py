@@ -13,7 +13,7 @@ from scratchbus.daemon import counts
 from scratchbus.http.bodies import Body, Sent, optional, whole_number
 from scratchbus.http.documents import answer, check_source
 from scratchbus.http.parameters import AnyPage, AnySession, Once
-from scratchbus.http.schemas import COUNT, STRING, document, exact, listed, or_null, record
+from scratchbus.http.schemas import COUNT, STRING, any_of, document, exact, listed, one_of, or_null, record
 from scratchbus.http.server import CallerOf, MemoryBus
 from scratchbus.settings import MAX_BUDGET
 
@@ -26,7 +26,7 @@ class ContextBody(Body, example={"session": "s1", "page": "main", "budget": 4000
     """The arguments of a context; the default budget comes from the settings."""
 
     model_config = ConfigDict(
-        json_schema_extra={"anyOf": [{"required": [name]} for name in ("session", "agent", "page")]}
+        json_schema_extra=any_of(*({"required": [name]} for name in ("session", "agent", "page")))
     )
 
     session: AnySession = optional()
@@ -54,7 +54,7 @@ _ITEM: Final = record(
     ("text", "tokens", "kind"),
     text=STRING,
     tokens=COUNT,
-    kind={"enum": ["observation", "note", "todo", "text"]},
+    kind=one_of("observation", "note", "todo", "text"),
     id=STRING,
     page=STRING,
     version=COUNT,
@@ -111,8 +111,14 @@ _ASSEMBLED: Final = document(
 )
 _MATCH: Final = exact(
     score={"type": "number"},
-    kind={"enum": ["observation", "note"]},
-    item={"type": "object", "required": ["id", "content"]},
+    kind=one_of("observation", "note"),
+    item={
+        "type": "object",
+        "required": ["id", "content"],
+        "properties": {"id": STRING, "content": STRING},
+        "additionalProperties": True,
+        "description": "The observation or the note, as other answers show it.",
+    },
 )
 _SURFACED: Final = document(
     "The same, and the matches in it, best first",

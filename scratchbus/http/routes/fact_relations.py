@@ -14,13 +14,13 @@ from scratchbus.http import patterns
 from scratchbus.http.documents import answer
 from scratchbus.http.memories import Based, after_write
 from scratchbus.http.published_files import find_publication, parsed, yaml_or_json
-from scratchbus.http.schemas import COUNT, FLAG, STRING, document, exact, listed, record
+from scratchbus.http.schemas import COUNT, FLAG, REVISION, STRING, document, exact, listed, one_of, record
 from scratchbus.http.server import AdminBus, MemoryBus
 
 router = APIRouter(tags=["relations"])
 
 _NAMES: Final = listed(STRING)
-_VALUES: Final = {"enum": ["one", "many"]}
+_VALUES: Final = one_of("one", "many")
 _RELATION: Final = exact(
     name=STRING,
     description=STRING,
@@ -43,11 +43,13 @@ _RELATIONS: Final = document(
     "The relations by name, their version, also as ETag (0 if none were published), and their text in YAML",
     exact(items=listed(_RELATION), version=COUNT, text=STRING),
     {"items": [_EXAMPLE], "version": 2, "text": "relations:\n  runs_on:\n    values: one\n"},
+    REVISION,
 )
 _PUBLISHED: Final = document(
     "Whether anything changed, the version of the relations, also as ETag, and their names",
     exact(has_changed=FLAG, version=COUNT, relations=_NAMES),
     {"has_changed": True, "version": 3, "relations": ["runs_on", "same_as"]},
+    REVISION,
 )
 _NAME: Final = {"type": "string", "pattern": patterns.TYPE}
 _NEW: Final = record(

@@ -17,7 +17,7 @@ from scratchbus.http.moments import When
 from scratchbus.http.parameters import Absent, Label, Once, SessionName
 from scratchbus.http.problems import Refusal
 from scratchbus.http.responses import EVENTS
-from scratchbus.http.schemas import STRING, document, exact, listed
+from scratchbus.http.schemas import REVISION, STRING, document, exact, listed, location_of, with_headers
 from scratchbus.http.server import MemoryBus
 from scratchbus.settings import Settings
 
@@ -48,7 +48,8 @@ class NoteChange(Body, example={"tags": ["bank", "hours"]}):
 
 _EXAMPLE: Final = memory_example("note_1795386035607", content="The bank answers on Mondays only.", tags=["bank"])
 _FIELDS: Final = memory_fields("content", tags=listed(STRING))
-_NOTE: Final = document("The note; its version is the ETag", exact(**_FIELDS), _EXAMPLE)
+_NOTE: Final = document("The note; its version is the ETag", exact(**_FIELDS), _EXAMPLE, REVISION)
+_ADDED: Final = with_headers(_NOTE, location_of("/api/v1/sessions/s1/notes/note_1795386035607"))
 _METADATA: Final = {"type": "object", "additionalProperties": True}
 _NOTES: Final = document(
     "The notes, a summary, and the numbers of matches",
@@ -71,7 +72,7 @@ async def list_notes(bus: MemoryBus, session: SessionName, tag: Tag = None, at: 
     return _listing(await notes.list(tag))
 
 
-@router.post(PATH, status_code=201, responses={201: _NOTE})
+@router.post(PATH, status_code=201, responses={201: _ADDED})
 async def add_note(bus: MemoryBus, session: SessionName, guards: Once, body: Sent[NewNote]) -> Response:
     """Take a note; without tags it is a scratch note."""
     added = await bus.notes(session).add(body.content, body.tags, event_id=guards.event_id)

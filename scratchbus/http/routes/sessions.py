@@ -17,7 +17,7 @@ from scratchbus.http.moments import When
 from scratchbus.http.parameters import AnySession, Once, SessionName
 from scratchbus.http.problems import Refusal
 from scratchbus.http.responses import OBSERVATION
-from scratchbus.http.schemas import STRING, document, exact, listed
+from scratchbus.http.schemas import STRING, document, exact, listed, location_of, with_headers
 from scratchbus.http.server import MemoryBus
 
 router = APIRouter(tags=["sessions"])
@@ -68,6 +68,8 @@ _EXAMPLE: Final[dict[str, Any]] = {
 _SESSION: Final = document(
     "The session; `agent` wrote its newest event", _INFO | {"additionalProperties": False}, _EXAMPLE
 )
+_STARTED: Final = with_headers(_SESSION, location_of("/api/v1/sessions/s2"))
+_REPORTED: Final = with_headers(OBSERVATION, location_of("/api/v1/pages/main/observations/01M82NHKCCEBT4DDKQ2K3C35T3"))
 _SESSIONS: Final = document(
     "All sessions, each with its parent and its children, and the agents that have a scratchpad",
     exact(items={"type": "array", "items": _INFO | {"additionalProperties": False}}, agents=listed(STRING)),
@@ -98,14 +100,14 @@ async def get_session(bus: MemoryBus, session: SessionName, at: When = None) -> 
     return answer(await _described(bus, session, at))
 
 
-@router.post(ONE + "/spawn", status_code=201, responses={201: _SESSION})
+@router.post(ONE + "/spawn", status_code=201, responses={201: _STARTED})
 async def spawn_session(bus: MemoryBus, session: SessionName, guards: Once, body: Sent[Spawn]) -> Response:
     """Start a session from this one; its notepad is empty, or a copy."""
     event_id = guards.event_id or uuid4().hex
     return await _session_answer(bus, await bus.spawn_session(session, event_id=event_id, **body.given), event_id)
 
 
-@router.post(ONE + "/fork", status_code=201, responses={201: _SESSION})
+@router.post(ONE + "/fork", status_code=201, responses={201: _STARTED})
 async def fork_session(bus: MemoryBus, session: SessionName, guards: Once, body: Sent[Fork]) -> Response:
     """Start a session from this one with a copy of its notepad."""
     event_id = guards.event_id or uuid4().hex
@@ -133,7 +135,7 @@ async def end_task(bus: MemoryBus, task: TaskId, guards: Once, body: Sent[TaskEn
     return answer({"text": await bus.end_task(task, body.summary, event_id=guards.event_id)})
 
 
-@router.post(ONE + "/result", status_code=201, responses={201: OBSERVATION})
+@router.post(ONE + "/result", status_code=201, responses={201: _REPORTED})
 async def report_result(bus: MemoryBus, session: SessionName, guards: Once, body: Sent[Result]) -> Response:
     """Add the result of a session to the page of its parent, as an observation; no notepad is changed."""
     return observation_answer(await bus.report_result(session, body.result, event_id=guards.event_id), 201)

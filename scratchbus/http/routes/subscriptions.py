@@ -30,9 +30,11 @@ from scratchbus.http.schemas import (
     items_of,
     link,
     listed,
+    location_of,
     of_model,
     or_null,
     record,
+    with_headers,
 )
 from scratchbus.http.server import ActBus, AdminBus, CallerOf, ConsumeBus, ReadBus, ServerOf
 from scratchbus.http.webhooks import check_host
@@ -78,7 +80,9 @@ _DEFINITION: Final = record(
     },
 )
 _STATUS: Final = of_model(SubscriptionStatus, "Subscription")
-COMPONENTS["Subscription"]["properties"] |= {"filters": {"type": "object"}, "secret": _TEXT_OR_NULL}
+_FILTERS: Final = record(**{name: listed(STRING) for name in ("pages", "types", "kinds", "subjects", "tags")})
+_SECRET: Final = STRING | {"description": "The generated secret; only the answer that declares the webhook has it."}
+COMPONENTS["Subscription"]["properties"] |= {"filters": _FILTERS, "secret": _SECRET}
 _HERE: Final = {"name": "$request.path.name"}
 _SUBSCRIPTION: Final = document(
     "The subscription",
@@ -90,6 +94,7 @@ _SUBSCRIPTION: Final = document(
     drop=link("drop_dead_letters", "Delete its dead letters.", _HERE),
     delete=link("delete_subscription", "Delete it.", _HERE),
 )
+_DECLARED: Final = with_headers(_SUBSCRIPTION, location_of("/api/v1/subscriptions/router"))
 _PULL: Final = record(
     example={"max": 10, "wait": "20s", "lease": "30s"},
     max={"type": "integer", "minimum": 1, "maximum": 1000},
@@ -144,7 +149,7 @@ async def get_subscription(bus: ReadBus, name: SubscriptionName) -> Response:
     return answer(_shown(await _status_of(bus, name)))
 
 
-@router.put("/subscriptions/{name}", responses=problems.answers({200: _SUBSCRIPTION, 201: _SUBSCRIPTION}, 410))
+@router.put("/subscriptions/{name}", responses=problems.answers({200: _SUBSCRIPTION, 201: _DECLARED}, 410))
 async def put_subscription(
     bus: ConsumeBus, server: ServerOf, caller: CallerOf, name: SubscriptionName, given: Definition
 ) -> Response:

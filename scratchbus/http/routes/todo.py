@@ -14,7 +14,7 @@ from scratchbus.http.memories import Based, events_answer
 from scratchbus.http.moments import When
 from scratchbus.http.parameters import Label, SessionName
 from scratchbus.http.responses import EVENTS
-from scratchbus.http.schemas import document
+from scratchbus.http.schemas import REVISION, document
 from scratchbus.http.server import MemoryBus
 
 router = APIRouter(tags=["todo"])
@@ -60,6 +60,7 @@ _TODO: Final = document(
         "revision": 2,
         "summary": {"total": 1, "pending": 0, "in_progress": 1, "completed": 0, "cancelled": 0},
     },
+    REVISION,
 )
 
 

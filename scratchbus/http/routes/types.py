@@ -13,7 +13,18 @@ from scratchbus.http import patterns
 from scratchbus.http.documents import answer
 from scratchbus.http.memories import Based
 from scratchbus.http.published_files import Publication, find_publication, parsed, yaml_or_json
-from scratchbus.http.schemas import COUNT, FLAG, STRING, document, exact, listed, or_null, record
+from scratchbus.http.schemas import (
+    COUNT,
+    FLAG,
+    REVISION,
+    STRING,
+    document,
+    exact,
+    listed,
+    one_of,
+    or_null,
+    record,
+)
 from scratchbus.http.server import AdminBus, ReadBus
 from scratchbus.settings import shipped
 
@@ -21,8 +32,8 @@ router = APIRouter(tags=["types"])
 
 _NAMES: Final = listed(STRING)
 _OR_NULL: Final = or_null(STRING)
-_TYPE: Final = record(
-    ("name", "description", "priority", "lifecycle", "max_content", "max_tags"),
+_CLASS: Final = one_of("open", "closed", "final")
+_TYPE: Final = exact(
     name=STRING,
     description=STRING,
     priority={"type": "integer", "minimum": 0, "maximum": 100},
@@ -31,7 +42,7 @@ _TYPE: Final = record(
     initial_status=STRING,
     lifecycle=exact(
         name=STRING,
-        statuses={"type": "object", "additionalProperties": {"enum": ["open", "closed", "final"]}},
+        statuses={"type": "object", "additionalProperties": _CLASS},
         initial=_NAMES,
         transitions={"type": "object", "additionalProperties": _NAMES},
     ),
@@ -39,8 +50,8 @@ _TYPE: Final = record(
     max_tags=COUNT,
     auto_archive_after=_OR_NULL,
     dedupe=_NAMES,
-    context={"type": ["object", "null"]},
-    metadata={"type": ["object", "null"]},
+    context={"type": ["object", "null"], "additionalProperties": True},
+    metadata={"type": ["object", "null"], "additionalProperties": True},
 )
 _EXAMPLE: Final[dict[str, Any]] = {
     "name": "risk_alert",
@@ -66,6 +77,7 @@ _TYPES: Final = document(
     "The types by priority, the version of the registry, also as ETag, and its text in YAML",
     exact(items=listed(_TYPE), version=COUNT, text=STRING),
     {"items": [_EXAMPLE], "version": 3, "text": "types:\n  risk_alert:\n    priority: 90\n"},
+    REVISION,
 )
 _CHANGES: Final = dict.fromkeys(("added", "removed", "changed"), _NAMES)
 _PROBLEM: Final = exact(
@@ -102,6 +114,7 @@ _PUBLISHED: Final = document(
     "The version of the registry, also as ETag, and its changes",
     exact(has_changed=FLAG, version=COUNT, **_CHANGES),
     {"has_changed": True, "version": 4, "added": ["price_alert"], "removed": [], "changed": []},
+    REVISION,
 )
 _EXAMPLE_REGISTRY: Final = {"types": {"price_alert": {"description": "A price has moved", "priority": 60}}}
 _NAME: Final = {"type": "string", "pattern": patterns.TYPE}
@@ -109,7 +122,7 @@ _SAYS: Final = {"type": "string", "pattern": patterns.NOT_BLANK}
 _LIFE: Final = {"description": 'Such as "2h" or "never".', "anyOf": [_SAYS, {"type": "number", "exclusiveMinimum": 0}]}
 _LIFECYCLE: Final = record(
     ("statuses", "initial"),
-    statuses={"type": "object", "additionalProperties": {"enum": ["open", "closed", "final"]}, "propertyNames": _NAME},
+    statuses={"type": "object", "additionalProperties": _CLASS, "propertyNames": _NAME},
     initial={"type": "array", "items": _NAME, "minItems": 1},
     transitions={"type": "object", "additionalProperties": listed(_NAME)},
 )
@@ -124,14 +137,14 @@ _NEW_TYPE: Final = record(
     max_tags={"type": "integer", "minimum": 0, "maximum": 256},
     auto_archive_after=_LIFE,
     dedupe={"type": "array", "items": _SAYS, "minItems": 1},
-    context={"type": "object", "description": "A JSON Schema."},
-    metadata={"type": "object", "description": "A JSON Schema."},
+    context={"type": "object", "additionalProperties": True, "description": "A JSON Schema."},
+    metadata={"type": "object", "additionalProperties": True, "description": "A JSON Schema."},
 )
 _REGISTRY_SCHEMA: Final = record(
     ("types",),
     types={
         "type": "object",
-        "additionalProperties": _NEW_TYPE | {"type": ["object", "null"]},
+        "additionalProperties": _NEW_TYPE | {"type": ["object", "null"], "additionalProperties": True},
         "propertyNames": _NAME,
         "minProperties": 1,
     },
@@ -142,7 +155,7 @@ _REGISTRY_SCHEMA: Final = record(
 def _body(description: str, *, is_checked: bool) -> dict[str, Any]:
     """Return the body of an operation: a registry, or any text if the operation checks it."""
     in_yaml: dict[str, Any] = _REGISTRY_SCHEMA if is_checked else {}
-    in_json: dict[str, Any] = _REGISTRY_SCHEMA if is_checked else {"type": "object"}
+    in_json: dict[str, Any] = _REGISTRY_SCHEMA if is_checked else {"type": "object", "additionalProperties": True}
     return yaml_or_json(description, in_yaml, in_json, _EXAMPLE_REGISTRY)
 
 

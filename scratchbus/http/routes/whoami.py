@@ -16,7 +16,7 @@ from scratchbus.http.documents import JSON, answer, body_of, media_type_of
 from scratchbus.http.memories import Based
 from scratchbus.http.problems import MEDIA_TYPE, Refusal, problem
 from scratchbus.http.routes.scratchpads import MAX_CHARACTERS, ScratchpadText
-from scratchbus.http.schemas import COUNT, STRING, exact, listed, record
+from scratchbus.http.schemas import COUNT, STRING, exact, listed, one_of, record
 from scratchbus.http.server import CallerOf, ServerOf
 
 router = APIRouter(tags=["whoami"])
@@ -67,8 +67,8 @@ def _answers(
 _WHO: Final = record(
     ("name", "kind", "scopes", "text", "actions"),
     name=STRING,
-    kind={"enum": ["subagent", "person", "daemon"]},
-    scopes=listed({"enum": list(SCOPES)}),
+    kind=one_of("subagent", "person", "daemon"),
+    scopes=listed(one_of(*SCOPES)),
     text=STRING,
     scratchpad=exact(content=STRING, revision=COUNT),
     actions=listed(_SHORT),

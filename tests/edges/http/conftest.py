@@ -26,6 +26,7 @@ from scratchbus.http.main import configured
 from scratchbus.http.server import Server
 from tests import launcher
 from tests.edges.conftest import ROOT
+from tests.edges.http.answers import check_answer
 from tests.waiting import PATIENCE
 
 
@@ -44,7 +45,8 @@ class Served(NamedTuple):
     def client(self, secret: str | None = None, **more: Any) -> httpx2.Client:
         """Return a client of the API, with a secret as its token or else as the user who runs the tests."""
         headers = {**({} if secret is None else {"Authorization": f"Bearer {secret}"}), **more.pop("headers", {})}
-        return httpx2.Client(base_url=self.api, headers=headers, timeout=PATIENCE, **more)
+        hooks = {"response": [check_answer]}
+        return httpx2.Client(base_url=self.api, headers=headers, timeout=PATIENCE, event_hooks=hooks, **more)
 
 
 class Tokens:

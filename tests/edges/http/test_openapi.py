@@ -50,6 +50,49 @@ def test_every_reference_has_a_target(document):
         assert resolve(document, reference), reference
 
 
+def objects(schema: Any) -> Iterator[dict[str, Any]]:
+    """Yield all schemas of objects in a document."""
+    if isinstance(schema, dict):
+        if "object" in schema.get("type", ()) or isinstance(schema.get("properties"), dict):
+            yield schema
+        for name, inner in schema.items():
+            if name not in ("example", "examples"):
+                yield from objects(inner)
+    elif isinstance(schema, list):
+        for inner in schema:
+            yield from objects(inner)
+
+
+def test_types_generated_from_a_schema_keep_its_fields(document):
+    """Generators make an empty object of one without properties, and a union of one with alternatives beside them."""
+    for schema in objects(document):
+        assert {"properties", "additionalProperties", "allOf", "anyOf"} & {*schema}, schema
+        assert not ({"anyOf", "oneOf"} & {*schema} and "properties" in schema), schema
+
+
+def test_fields_that_are_left_out_are_not_null(document):
+    schemas = document["components"]["schemas"]
+    for name in ("Observation", "AddedEvent", "ClaimedEvent", "StatusChangedEvent"):
+        optional = {*schemas[name]["properties"]} - {*schemas[name]["required"]} - {"displaced"}
+        assert optional
+        for field in optional:
+            assert "null" not in str(schemas[name]["properties"][field]), f"{name}: {field}"
+
+
+def test_displaced_may_be_null_in_the_answer_to_an_addition(document):
+    shown = examples.OBSERVATION | {"displaced": None}
+    schema = {"$ref": "#/components/schemas/AddedObservation", "components": document["components"]}
+    assert Draft202012Validator(schema).is_valid(shown)
+    assert not Draft202012Validator(schema).is_valid(examples.OBSERVATION)
+
+
+def test_an_observation_has_one_end(document):
+    schema = {"$ref": "#/components/schemas/NewObservation", "components": document["components"]}
+    validator = Draft202012Validator(schema)
+    assert validator.is_valid(examples.NEW_OBSERVATION | {"expires_at": None})
+    assert not validator.is_valid(examples.NEW_OBSERVATION | {"expires_at": "2030-01-31T14:02:00Z"})
+
+
 def test_every_operation_is_described(documented):
     for operation in documented:
         assert operation.definition.get("summary"), operation
