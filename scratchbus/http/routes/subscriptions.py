@@ -64,7 +64,9 @@ _DEFINITION: Final = record(
     types=_TEXTS,
     kinds=or_null(listed({"type": "string", "enum": [*EVENT_KINDS]}, minItems=1)),
     tags=or_null(listed(LABEL)),
-    after=or_null(text(patterns.BUS_POSITION, "The position behind which a new subscription begins.")),
+    after=or_null(
+        text(patterns.BUS_POSITION, "The position after which a new one begins; by default the log's start.")
+    ),
     reset={"type": "boolean", "description": "Begin again at `after`."},
     max_attempts={"type": "integer", "minimum": 1},
     retry_delay=_duration(0, 3_153_600_000, "^[0-9]{1,3}(ms|s|m)$"),
