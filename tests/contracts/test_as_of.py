@@ -33,6 +33,22 @@ from tests.waiting import eventually
 pytestmark = pytest.mark.engines(*ONE)
 
 
+@pytest.mark.parametrize(
+    ("events", "documents", "whole", "open"),
+    [
+        (999, 10, False, False),
+        (1_000, 250, False, True),
+        (1_000, 251, False, False),
+        (5_000, 1_250, True, True),
+        (5_000, 1_251, False, False),
+        (20_000, 5_000, True, True),
+        (30_000, 5_001, True, False),
+    ],
+)
+def test_snapshots_are_due_after_enough_events_for_their_size(events, documents, whole, open):
+    assert (snapshots.is_due(events, documents), snapshots.is_open_due(events, documents)) == (whole, open)
+
+
 @pytest.fixture(params=WAYS)
 def way(request) -> Iterator[str]:
     """How the past is computed."""

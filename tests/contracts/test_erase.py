@@ -924,6 +924,30 @@ def test_erase_of_a_turn_removes_its_forked_copies_from_the_archive(archived: Bu
     assert archived.verify().findings == []
 
 
+def test_erase_of_a_notepad_writes_nothing_into_forks(bus: Bus) -> None:
+    bus.notepad("s1").write(SECRET)
+    bus.fork_session("s1", session="f1")
+    before = [*bus.events(pages=["session:f1"])]
+    bus.page("session:s1").erase("notepad", reason="asked for")
+    assert [*bus.events(pages=["session:f1"])] == before
+    assert bus.notepad("s1").read() == ""
+
+
+def test_a_reader_finds_the_file_of_a_segment_that_was_rewritten_meanwhile(
+    archived: Bus, connect: Callable[..., Bus], tmp_path: Path
+) -> None:
+    secret = archived.page().add("observation", SECRET)
+    kept = archived.page().add("observation", "kept")
+    add_more(archived)
+    archive(archived)
+    reader = connect(archive_url=str(tmp_path / "archive"))
+    cache = reader.core.log.archive
+    cache._blocks._max_bytes = 0  # of all blocks the reader keeps the last one
+    assert len([*reader.events(kinds="added")]) == 22
+    archived.page().erase(secret.id, reason="asked for")
+    assert next(event.subject for event in reader.events(kinds="added")) == kept.id
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_the_history_index_keeps_the_events_between_erased_ones(bus: Bus, page: Page, seed: int) -> None:
     random, page = Random(seed), bus.page("main")

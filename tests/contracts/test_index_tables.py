@@ -21,6 +21,7 @@ from scratchbus.eventlog.index_tables import (
     name_table,
     pack_table,
     table_names,
+    trait,
 )
 from scratchbus.readmodel.short_ids import whole_id
 from tests.contracts.test_paging_out import fill, names_of, overtake_a_write, page_all_out
@@ -343,3 +344,7 @@ def test_table_finds_exactly_its_entries():
     assert not name.spans(1498)
     with pytest.raises(ValueError, match="cut short"):
         Table(pack_table(ids, places)[:-9])
+
+
+def test_the_bits_of_a_field_are_those_of_stored_entries():
+    assert (trait("type", "observation"), trait("tag", "é")) == (0x100400020, 0x900000010000)
