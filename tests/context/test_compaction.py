@@ -18,6 +18,12 @@ def test_an_agent_is_warned_once_at_the_threshold(warnings):
     assert [warnings.should_warn(used, 100, None) for used in (0, 79, 80, 90, 99)] == [False, False, True, False, False]
 
 
+def test_the_smallest_limit_is_one_token(warnings):
+    assert warnings.should_warn(1, 1, None)
+    with pytest.raises(InvalidField, match="limit"):
+        warnings.should_warn(1, 0, None)
+
+
 def test_an_agent_is_warned_again_after_a_compaction(warnings):
     assert warnings.should_warn(85, 100, None)
     warnings.forget(None)

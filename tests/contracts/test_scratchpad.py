@@ -1,6 +1,7 @@
 """The private scratchpad of an agent, kept between runs."""
 
 import json
+from unittest.mock import Mock
 
 import pytest
 
@@ -124,6 +125,11 @@ def test_an_empty_reply_keeps_the_scratchpad(bus, pad, value):
     accepted = pad.accept_reply(f'```json\n{{"scratchpad": {value}}}\n```')
     assert (bool(accepted), accepted.content, accepted.error) == (False, None, None)
     assert (pad.read(), log_length(bus)) == ("old", length)
+
+
+def test_the_error_of_a_reply_is_never_empty(pad, monkeypatch):
+    monkeypatch.setattr(pad, "write", Mock(side_effect=RuntimeError))
+    assert pad.accept_reply('{"scratchpad": "x"}').error == "RuntimeError"
 
 
 @pytest.mark.parametrize("reply", ["", "nothing to add", "{", '{"scratchpad": "cut', None, 7, {"scratchpad": "x"}])

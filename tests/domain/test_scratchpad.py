@@ -85,6 +85,7 @@ If you have nothing to add, respond with:
         ('{"scratchpad": "half a \\ud83d character"}', "half a ? character"),
         ('{"scratchpad": "\\ud83d\\ude00"}', "😀"),
         ('{"scratchpad": ["one", "two"]}', '["one", "two"]'),
+        ('{"scratchpad": {"città": "Zürich"}}', '{"città": "Zürich"}'),
         ('{"scratchpad": 42}', "42"),
         ('{"scratchpad": ""}', None),
         ('{"scratchpad": " \\n "}', None),
