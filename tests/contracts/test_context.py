@@ -71,10 +71,12 @@ def test_observation_is_shown_with_its_origin(connect):
     page.claim(alert.id, by="executor-1")
     shown = page.get(alert.id)
     when = f"{shown.created_at:%Y-%m-%d %H:%M} UTC"
+    text = connect().context.assemble(page="main").text
     assert (
         f"- risk_alert from fraud_detector: {alert.id} v2, priority 90, confidence 0.7, {when}, evidence 1,"
         " seen 3 times, claimed by executor-1\n> a ring"
-    ) in connect().context.assemble(page="main").text
+    ) in text
+    assert re.search(rf"- observation from logwatch: {line.id} v1, .*, evidence 0\n> a line", text)
 
 
 def test_open_and_pending_observations_are_sorted_by_priority(page, bus):
