@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -10,6 +10,7 @@ import pytest
 from scratchbus import AsyncBus, Bus, NewObservation
 from scratchbus.commands import claim as claiming
 from scratchbus.domain.events import Claimed as ClaimedEvent
+from scratchbus.domain.values import millis
 from scratchbus.engine.steps import Pause
 from scratchbus.errors import (
     Claimed,
@@ -486,6 +487,14 @@ def test_an_idle_worker_wakes_for_additions_updates_and_reopens(bus, page):
         eventually(lambda: seen[2:] == ["updated"])
         page.add("observation", "not for it")
     assert len(seen) == 3
+
+
+def test_an_idle_pick_returns_when_the_first_observation_becomes_ready(bus, page):
+    times = [datetime.now(UTC) + timedelta(hours=hours) for hours in (2, 1, 3)]
+    for time in times:
+        page.add("observation", "later", not_before=time)
+    idle = bus.converse(claiming.pick(bus.core, "main", claiming.PickFilter(), None, "1m"))
+    assert idle.soonest == millis(times[1])
 
 
 def test_an_idle_worker_wakes_when_a_claim_is_released_or_lapses(bus, page):
