@@ -72,8 +72,7 @@ class Evaluator:
         self._quiet_for = quiet_for  # overrides the rules
         self._clock = clock
         self._histories = _Histories(page)
-        self._refused: dict[tuple[str, str], int] = {}  # versions, by observation and refused change
-        self._logged: dict[tuple[str, str], int] = {}  # the same for changes that are tried again in each pass
+        self._failed: dict[tuple[str, str], tuple[int, bool]] = {}  # the version, and whether to try again
 
     def run(self, stop: threading.Event) -> None:
         """Evaluate until `stop` is set."""
@@ -85,8 +84,7 @@ class Evaluator:
         """Evaluate every open observation of the page."""
         current = _Pass(unrefused(self._view), self._histories, self._rules, self._quiet_for, self._clock())
         versions = {observation.id: observation.version for observation in current.open}
-        self._refused = {key: version for key, version in self._refused.items() if versions.get(key[0]) == version}
-        self._logged = {key: version for key, version in self._logged.items() if versions.get(key[0]) == version}
+        self._failed = {key: failed for key, failed in self._failed.items() if versions.get(key[0]) == failed[0]}
         for observation in current.open:
             if observation.claim is not None and observation.type == SUGGESTION:
                 continue  # its executor is at work
@@ -100,7 +98,7 @@ class Evaluator:
 
     def _change(self, observation: Observation, verb: str, reason: str) -> None:
         change = {"resolve": self._page.resolve, "review": self._page.review, "reopen": self._page.reopen}[verb]
-        if self._refused.get((observation.id, verb)) == observation.version:
+        if self._failed.get((observation.id, verb)) == (observation.version, False):
             return
         reason = reason if len(reason) <= _MAX_REASON else f"{reason[:_MAX_REASON]} …"
         try:
@@ -111,13 +109,13 @@ class Evaluator:
                     expected_version=observation.version,
                     event_id=f"evaluator:{observation.id}:{observation.version}:{verb}",
                 )
-        except (InvalidTransition, InvalidField) as problem:  # the lifecycle does not allow it
-            self._refused[observation.id, verb] = observation.version
-            logger.warning("left unchanged", observation=observation.id, to=verb, reason=str(problem))
-        except (Conflict, NotFound) as problem:  # it changed meanwhile or is claimed; the next pass tries again
-            if self._logged.get((observation.id, verb)) != observation.version:
-                self._logged[observation.id, verb] = observation.version
-                logger.info("left unchanged", observation=observation.id, to=verb, reason=str(problem))
+        except (Conflict, InvalidField, NotFound) as problem:
+            may_change = not isinstance(problem, (InvalidTransition, InvalidField))  # a claim ends
+            failed = observation.version, may_change
+            if self._failed.get((observation.id, verb)) != failed:
+                log = logger.info if may_change else logger.warning
+                log("left unchanged", observation=observation.id, to=verb, reason=str(problem))
+            self._failed[observation.id, verb] = failed
         else:
             logger.info(_DONE[verb], observation=observation.id, reason=reason)
 
@@ -199,10 +197,8 @@ class _Pass:
 
     def _counts(self, observation: Observation) -> bool:
         """Return whether an observation counts as evidence: it is neither doubtful nor refuted."""
-        is_doubtful = observation.status == REVIEW or observation.confidence < (
-            self._rules.review.confidence_below or 0.0
-        )
-        return not is_doubtful and observation.reason_code != "refuted"
+        least = self._rules.review.confidence_below or 0.0
+        return observation.status != REVIEW and observation.confidence >= least and observation.reason_code != "refuted"
 
     def _find_signs(self, sign: Sign) -> dict[str, Observation]:
         """Return the newest sign for each combination of the values that have to be the same."""
