@@ -82,7 +82,8 @@ _DEFINITION: Final = record(
     },
 )
 _STATUS: Final = of_model(SubscriptionStatus, "Subscription")
-_FILTERS: Final = record(**{name: listed(STRING) for name in ("pages", "types", "kinds", "subjects", "tags")})
+_FILTER: Final = listed(STRING)
+_FILTERS: Final = record(pages=_FILTER, types=_FILTER, kinds=_FILTER, subjects=_FILTER, tags=_FILTER)
 _SECRET: Final = STRING | {"description": "The generated secret; only the answer that declares the webhook has it."}
 COMPONENTS["Subscription"]["properties"] |= {"filters": _FILTERS, "secret": _SECRET}
 _HERE: Final = {"name": "$request.path.name"}
