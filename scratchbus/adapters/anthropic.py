@@ -25,6 +25,9 @@ class ScratchbusMemoryTool(BetaAbstractMemoryTool):
         super().__init__(cache_control=cache_control)
         self._tool = MemoryTool(bus, scope)
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} with {self._tool!r}>"
+
     def call(self, input: object) -> str:
         """Run a command, and return the text of the result. Raises the SDK's ToolError."""
         return _text_of(self._tool.answer(input))
@@ -44,6 +47,9 @@ class AsyncScratchbusMemoryTool(BetaAsyncAbstractMemoryTool):
     ) -> None:
         super().__init__(cache_control=cache_control)
         self._tool = AsyncMemoryTool(bus, scope)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} with {self._tool!r}>"
 
     async def call(self, input: object) -> str:
         """Run a command, and return the text of the result. Raises the SDK's ToolError."""

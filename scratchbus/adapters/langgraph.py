@@ -60,6 +60,9 @@ class ScratchbusStore(BaseStore):
         self._blocking = bus.items(name) if isinstance(bus, Bus) else None
         self._async = bus.items(name) if isinstance(bus, AsyncBus) else None
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} with {self._blocking or self._async!r}>"
+
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Carry out operations; return a result for each. Raises InvalidNamespaceError, InvalidField, EngineError."""
         if self._blocking is None:
@@ -158,8 +161,8 @@ def _milliseconds(ttl: object) -> int | None:
     if ttl is None:
         return None
     ms = ttl * _PER_MINUTE if isinstance(ttl, int | float) and not isinstance(ttl, bool) else math.nan
-    if isinstance(ms, float) and not math.isfinite(ms):
-        raise InvalidField("ttl", f"{shown(ttl)} is not a number of minutes; use None for no limit")
+    if not 0 < ms < math.inf:
+        raise InvalidField("ttl", f"{shown(ttl)} is not a positive number of minutes; use None for no limit")
     return math.ceil(ms)
 
 

@@ -26,6 +26,9 @@ class MemoryTool:
             raise answers.wrong_bus(bus)
         self._texts = bus.texts(scope)
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} with {self._texts!r}>"
+
     def __call__(self, given: object, *, event_id: str | None = None) -> str:
         """Return the text of the tool's answer to an input, also for an error; see `answer`."""
         return (self.answer(given, event_id=event_id)).text

@@ -25,6 +25,9 @@ class Contexts:
         self._budget = bus.core.settings.default_budget
         self._warnings = Warnings(bus.core.settings.compaction_threshold)
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._bus!r}>"
+
     def assemble(
         self,
         *,

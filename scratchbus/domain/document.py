@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Annotated, Any, Final
 
@@ -10,6 +11,7 @@ from pydantic_core import CoreSchema, core_schema
 
 from scratchbus.domain.models import Immutable
 from scratchbus.domain.position import Position
+from scratchbus.domain.representation import readable
 from scratchbus.domain.values import time_of_position
 
 
@@ -68,3 +70,11 @@ class Document(Immutable):
 
 class Remembered(Document):
     """The base class of the documents of memories."""
+
+    def __repr_args__(self) -> Iterator[tuple[str, Any]]:
+        """Yield the fields that `repr` shows: its own, then its version, times and position."""
+        fields: dict[str, Any] = dict(super().__repr_args__())  # type: ignore[arg-type]  # its fields all have names
+        if not self.damaged:
+            del fields["damaged"]
+        last = {name: fields.pop(name) for name in ("version", "created_at", "updated_at", "position")}
+        return readable([*fields.items(), *last.items()])

@@ -55,6 +55,9 @@ class RunRecord:
         self.steps: list[RunStep] = []
         self.outcome, self.summary = COMPLETED, _COMPLETED
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.agent!r}: {self.task[:80]!r}, {self.outcome}, steps {len(self.steps)}>"
+
     def step(self, name: str, /, **details: Any) -> None:
         """Record a step."""
         self.steps.append(RunStep(name, details))

@@ -33,6 +33,9 @@ class AsyncFiles:
         page_of_session(session)
         self._session = session
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of session {self._session!r} of {self._bus!r}>"
+
     async def write(self, path: str, content: str | bytes, *, event_id: str | None = None) -> ScratchFile:
         """Write a whole file, creating its directories; return its entry in the log.
 

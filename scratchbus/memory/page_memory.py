@@ -34,6 +34,9 @@ class PageMemory:
         self._bus = bus
         self._page = self._page_of(owner)
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} on page {self._page!r} of {self._bus!r}>"
+
     def _do(self, operation: Callable[Concatenate[Core, str, P], Step[T]], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run an operation on the page with these arguments, and return its result."""
         return self._bus.converse(operation(self._bus.core, self._page, *args, **kwargs))

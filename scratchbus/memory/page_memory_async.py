@@ -32,6 +32,9 @@ class AsyncPageMemory:
         self._bus = bus
         self._page = self._page_of(owner)
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} on page {self._page!r} of {self._bus!r}>"
+
     def _do(
         self, operation: Callable[Concatenate[Core, str, P], Step[T]], *args: P.args, **kwargs: P.kwargs
     ) -> Awaitable[T]:

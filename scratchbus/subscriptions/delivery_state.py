@@ -59,6 +59,9 @@ class DeliveryState:
         self.span: tracing.TraceSpan | None = None
         self.handling: AbstractContextManager[Any] | None = None
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.event!r}, attempt {self.attempt}>"
+
     def begin(self) -> None:
         """Trace the handling of the event, if there is a tracer."""
         if self.span is not None and tracing.active is not None:

@@ -88,6 +88,9 @@ class AsyncSubscription:
         )
         bus.keeper.add(self._consumer)
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r} of {self._bus!r}>"
+
     @property
     def name(self) -> str:
         """The name of the subscription."""

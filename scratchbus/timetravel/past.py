@@ -85,6 +85,12 @@ class PastMoment:
     def __init__(self, past: PastReads) -> None:
         self._past = past
 
+    def __repr__(self) -> str:
+        exclusion = self._past.exclusion
+        without = f", without {', '.join(sorted(exclusion.sources))}" if exclusion else ""
+        at = f"{self.at:%Y-%m-%dT%H:%M:%S.%f}Z"
+        return f"<{type(self).__name__} {self.name!r} at {at}, position {self.position}{without}>"
+
     @property
     def name(self) -> str:
         """The name of the page."""

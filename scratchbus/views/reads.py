@@ -41,6 +41,9 @@ class ViewReads:
         self._core = core
         self._live: Live | None = None
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of page {self.page!r}{', not open' if self._live is None else ''}>"
+
     def get(self, id: str) -> Observation | None:
         """Return an observation, or None if it is not on the page, or has been final for `keep_final`.
 

@@ -119,6 +119,9 @@ class Work:
         self._job: Job | None = None
         self._agenda = Agenda(bus.core, name, wanted, pages, ttl, terms, self._woken.set, bus.feeds.feed)
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r} of {self._bus!r}>"
+
     @property
     def name(self) -> str:
         """The name of the work."""

@@ -231,7 +231,7 @@ def test_a_namespace_is_a_list_of_labels(bus: Bus, namespace: Any):
 
 @pytest.mark.parametrize("ttl", [0, -1, -0.00001])
 def test_a_ttl_that_is_not_positive_is_refused(store: ScratchbusStore, ttl: float):
-    with pytest.raises(InvalidField, match="ttl"):
+    with pytest.raises(InvalidField, match=rf"ttl: {ttl} is not a positive number of minutes"):
         store.put(("s",), "k", {"n": 1}, ttl=ttl)
     assert store.get(("s",), "k") is None
 

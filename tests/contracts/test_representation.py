@@ -7,6 +7,8 @@ import re
 import pytest
 
 from scratchbus import AsyncBus, Bus, Page, document_of
+from scratchbus.adapters.langgraph import ScratchbusStore
+from scratchbus.adapters.memory_tool import MemoryTool
 from scratchbus.domain.observation import SPECIFIED
 
 pytestmark = pytest.mark.engines("memory")
@@ -54,6 +56,72 @@ def test_a_jobs_repr_has_its_observation_attempt_and_claim(page: Page):
     assert re.fullmatch(
         rf"<Job {id} risk_alert 'fraud' of page '{page.name}', attempt 1, fence 1, claimed until 20\S+Z>", repr(job)
     )
+
+
+def test_the_repr_of_a_memory_has_its_page_and_bus(bus: Bus):
+    for handle, location in (
+        (bus.notes("s1"), "Notes on page 'session:s1'"),
+        (bus.notepad("s1"), "Notepad on page 'session:s1'"),
+        (bus.facts("shop"), "Facts on page 'knowledge:shop'"),
+        (bus.items("agents"), "Items on page 'store:agents'"),
+        (bus.files("s1"), "Files of session 's1'"),
+        (bus.context, "Contexts"),
+        (MemoryTool(bus, "shop"), "MemoryTool with <Texts on page 'knowledge:shop'"),
+        (ScratchbusStore(bus), "ScratchbusStore with <Items on page 'store:default'"),
+        (bus.subscribe("mailer"), "Subscription 'mailer'"),
+        (bus.work("repairs"), "Work 'repairs'"),
+    ):
+        assert repr(handle).rstrip(">") == f"<{location} of {bus!r}".rstrip(">")
+
+
+def test_the_repr_of_a_view_says_whether_it_is_open(bus: Bus):
+    view = bus.view("main")
+    assert repr(view) == "<View of page 'main', not open>"
+    with view:
+        assert repr(view) == "<View of page 'main'>"
+
+
+def test_a_past_pages_repr_has_its_moment_and_excluded_sources(bus: Bus, page: Page):
+    page.add("observation", "red", source="ci")
+    end = bus.position()
+    past, silent = page.as_of(end), page.as_of(end, without_sources=["probe", "ci"])
+    assert re.fullmatch(rf"<PastPage '{page.name}' at 20[\d:.T-]+Z, position {end}>", repr(past))
+    assert repr(silent).endswith(f", position {end}, without ci, probe>")
+
+
+def test_a_deliverys_repr_has_its_event(bus: Bus, page: Page):
+    page.add("observation", "red", source="ci")
+    with bus.subscribe("mailer", kinds=["added"]) as deliveries:
+        delivery = next(deliveries)
+        assert repr(delivery) == f"<Delivery of {delivery.event!r}, attempt 1>"
+
+
+def test_a_runs_repr_has_its_task_and_outcome():
+    with (
+        Bus.connect("memory://repr-run", source="analyst") as bus,
+        bus.run("analyst", "Fix the totals", ask=lambda prompt: "null") as run,
+    ):
+        run.step("look")
+        run.max_steps(1)
+        assert repr(run) == f"<Run of 'analyst': 'Fix the totals', {run.outcome}, steps 1>"
+
+
+def test_a_memorys_repr_has_its_own_fields_first_and_no_none(bus: Bus):
+    note = bus.notes("s1").add("The bank answers on Mondays", tags=["bank"]).note
+    fact = bus.facts("shop").assert_fact("Ada", "works_on", "shop")
+    session = bus.end_session("s1")
+    for each in (
+        note,
+        fact,
+        session,
+        bus.preferences("ada").remember("quotes", "double"),
+        bus.turns("s2").append("user", "hi"),
+    ):
+        assert not re.search(r"None|datetime|Position\(|TzInfo|damaged", repr(each)), repr(each)
+        assert _names(repr(each))[0] == "id"
+        assert _names(repr(each))[-4:] == ["version", "created_at", "updated_at", "position"]
+    assert repr(note).startswith(f"Note(id='{note.id}', content='The bank answers on Mondays', tags=['bank'], ")
+    assert "damaged=True" in repr(note.model_copy(update={"damaged": True}))
 
 
 def test_dir_shows_public_names_only(bus: Bus, page: Page):
