@@ -20,10 +20,12 @@ from scratchbus.errors import (
     EngineUnreachable,
     EventIdReused,
     LogError,
+    LogRewound,
     ScratchbusError,
 )
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.codec import Poison, decode_entry
+from scratchbus.eventlog.cursor import MAX_CLOCK_SKEW_MS
 from scratchbus.eventlog.log_reader import LogReader
 from scratchbus.eventlog.raw_entries import RawEntry, entry_fields, entry_position
 from scratchbus.eventlog.writes import Op, Write
@@ -86,6 +88,7 @@ def search_log(
     Returns where the script continues, and the events that only the archive has. A log without that id, because another
     server took over, is read from its start. A log with it is read from the first event of that millisecond: while
     the clock of a server that took over is behind, all its events have the same one, and the id may belong to another.
+    An id that is not in the archive where it would have to be is of another shard: then the log is read from that time.
     Raises PositionLost if the archive cannot be read, or EngineUnreachable; neither for a write that `is_in_doubt`, for
     which the part of the log read so far may suffice.
     """
@@ -96,7 +99,14 @@ def search_log(
     try:
         while True:
             at = reader.at
-            chunk = yield from reader.read(*([probe] if probe is not None else []))
+            try:
+                chunk = yield from reader.read(*([probe] if probe is not None else []))
+            except LogRewound:
+                if not at.seq:
+                    raise
+                skew = MAX_CLOCK_SKEW_MS if log.is_spread else 0
+                reader.at = Position(max(0, at.ms - skew), 0, shard)
+                continue
             if probe is not None:
                 probe, same_ms = None, [entry[0].decode() for entry in chunk.replies[0]]
                 resume_at = reader.floor.position if after not in same_ms else first if len(same_ms) > 1 else at

@@ -30,6 +30,7 @@ from scratchbus.errors import (
     SettingsError,
 )
 from scratchbus.eventlog.below_floor import read_floor
+from scratchbus.eventlog.bus_log import bounded_event_id
 from scratchbus.eventlog.checkpoint import read_checkpoint
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.positions import WIDTH
@@ -1126,3 +1127,43 @@ def test_an_observation_is_reopened_although_its_archived_events_are_damaged(con
         file.write_bytes(b"")
     reopened = connect(archive_url=directory).page().reopen(added.id)
     assert (reopened.status, reopened.expires_at) == ("active", added.expires_at)
+
+
+def page_on_another_shard(bus, prefix):
+    """Return the name of a page, beginning with this prefix, on another shard than the page `main`."""
+    names = (f"{prefix}{number}" for number in range(100))
+    return next(name for name in names if bus.core.log.shard(name) != bus.core.log.shard("main"))
+
+
+def archive_later(bus, page, clock):
+    """Add to a page later than to all others, and archive it up to a number below theirs."""
+    clock.advance("1h")
+    fill(bus, 20, page)
+    clock.advance("1s")
+    project(bus)
+    archive(bus)
+
+
+def test_refutation_reaches_a_shard_that_was_archived_since_the_last_write(bus, clock):
+    fill(bus, 60)
+    clock.advance("1m")
+    (wrong,) = fill(bus, 1)
+    name = page_on_another_shard(bus, "page")
+    archive_later(bus, name, clock)
+    dependent = bus.page(name).add("observation", "x", evidence=[wrong.id])
+    bus.page().refute(wrong.id, reason="a misread line")
+    assert bus.page(name).get(dependent.id).status == "pending_review"
+
+
+def test_session_is_forked_onto_a_shard_that_was_archived_since_the_last_write(bus, clock):
+    shard = bus.core.log.shard
+    parent = next(each for each in "abcdefghijkl" if shard(f"session:{each}") == shard("main"))
+    fill(bus, 60)
+    clock.advance("1m")
+    bus.turns(parent).append("user", "hello")
+    event_id = bus.converse(bounded_event_id(bus.core.log, f"session:{parent}"))
+    fork = page_on_another_shard(bus, "session:fork").removeprefix("session:")
+    name = next(f"page{number}" for number in range(100) if shard(f"page{number}") == shard(f"session:{fork}"))
+    archive_later(bus, name, clock)
+    assert bus.fork_session(parent, session=fork, event_id=event_id) == fork
+    assert [turn.content for turn in bus.turns(fork).list()] == ["hello"]
