@@ -14,8 +14,8 @@ from scratchbus.eventlog.cursor import check_shards
 from scratchbus.eventlog.entry_filter import EntryFilter, decode_wanted
 from scratchbus.eventlog.foreign import appended
 from scratchbus.eventlog.keys import PageKeys
+from scratchbus.eventlog.log_reader import LogReader
 from scratchbus.eventlog.positions import read_positions_back
-from scratchbus.eventlog.raw_entries import entry_position
 
 MAX_CHUNK = 2_000
 """The most entries that are requested at once."""
@@ -82,23 +82,12 @@ def _newest_of_page(
 
 def _unfolded(log: Log, after: Position, until: Position, entry_filter: EntryFilter) -> Step[list[AnyEvent]]:
     """Return the wanted events after the checkpoint, which the index does not have yet."""
-    shard = until.shard
-    keys, at, found = log.keys(shard), after, list[AnyEvent]()
-    while at < until:
-        rows, tail, origin = yield from ask_all(
-            shard,
-            [
-                ("XRANGE", keys.log, f"({at.stream_id}", until.stream_id, "COUNT", MAX_CHUNK),
-                ("GET", keys.tail),
-                ("GET", keys.origin),
-            ],
-        )
-        entries = appended(rows, tail, origin, shard)
-        if not entries:
-            break
-        at = entry_position(entries[-1], shard)
-        found += decode_wanted([(shard, entries)], entry_filter)
-    return found
+    reader, is_end = LogReader(log, after, until=until.stream_id, skips_lost=True), after >= until
+    found: list[AnyEvent] = []
+    while not is_end:
+        entries, is_end, *_ = yield from reader.read()
+        found += decode_wanted([(after.shard, entries)], entry_filter)
+    return [event for event in found if event.position <= until]  # archived ones may be after it
 
 
 def _until(shard: int, before: Position | None) -> Position:

@@ -22,6 +22,7 @@ from scratchbus.eventlog.foreign import up_to
 from scratchbus.eventlog.gaps import count_erased
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.lag import end_of
+from scratchbus.eventlog.log_reader import LogReader
 from scratchbus.eventlog.positions import count_many_positions, read_positions
 from scratchbus.eventlog.raw_entries import RawEntry, entry_fields, entry_kind, entry_position, text_of
 
@@ -29,8 +30,6 @@ MAX_BUCKETS = 1_000
 
 EXACT = 5_000
 """Up to so many events are read to count their kinds; of more, about so many."""
-
-_AT_ONCE = 1_000
 
 
 class Bucket(BaseModel):
@@ -164,7 +163,8 @@ def _count_page(log: Log, last: Position, edges: Sequence[int], page: str) -> St
         build = (yield from read_checkpoint(keys)).build
         if build == folded.build and (yield from read_floor(log, shard)) == floor:
             break
-    unfolded = yield from _unfolded(log, folded.position, last, edges, page)  # also those folded meanwhile
+    until = min(last, Position(edges[-1] - 1, MAX_SAFE_INTEGER, shard))
+    unfolded = yield from _unfolded(log, folded.position, until, page)  # also those folded meanwhile
     counts, firsts = [], list[Position | None]()
     for at, (before, after) in enumerate(pairwise(counted)):
         added = [position for position in unfolded if edges[at] <= position.ms < edges[at + 1]]
@@ -185,15 +185,13 @@ def _count_until(
     return found
 
 
-def _unfolded(log: Log, after: Position, last: Position, edges: Sequence[int], page: str) -> Step[list[Position]]:
-    """Return the positions of a page's events after the checkpoint."""
-    name, at, found = log.keys(last.shard).log, after, list[Position]()
-    while at < last and edges[-1] > after.ms:
-        rows = yield from ask(last.shard, "XRANGE", name, f"({at.stream_id}", last.stream_id, "COUNT", _AT_ONCE)
-        if not rows:
-            break
-        at = entry_position(rows[-1], last.shard)
-        found += [entry_position(row, last.shard) for row in rows if _is_of(row, page)]
+def _unfolded(log: Log, after: Position, until: Position, page: str) -> Step[list[Position]]:
+    """Return the positions of a page's events after the checkpoint, up to another position."""
+    reader, is_end = LogReader(log, after, until=until.stream_id, skips_lost=True), after >= until
+    found: list[Position] = []
+    while not is_end:
+        entries, is_end, *_ = yield from reader.read()
+        found += [entry_position(entry, after.shard) for entry in entries if _is_of(entry, page)]
     return found
 
 
@@ -235,7 +233,7 @@ def _page_positions(log: Log, first: Position, count: int, page: str) -> Step[li
     if len(positions) < count:
         last = end_of((yield from ask(first.shard, "GET", keys.tail)), first.shard)
         after = max(folded.position, before, *positions)  # the index may have more than `folded` by now
-        positions += yield from _unfolded(log, after, last, [MAX_SAFE_INTEGER], page)
+        positions += yield from _unfolded(log, after, last, page)
     return positions[:count]
 
 
