@@ -116,7 +116,7 @@ class Page:
         """Return an observation, or None if it is not on the page. Raises InvalidId."""
         steps = read.get_one(self._stored(stale_ok), id)
         if self._bus.core.settings.log_reads:
-            return self._bus.converse(exposure_log.logged_one(self._bus.core, self.name, steps))
+            return self._bus.converse(exposure_log.logged(self._bus.core, self.name, steps))
         return self._bus.converse(steps)
 
     def list(

@@ -114,7 +114,7 @@ class AsyncPage:
         """Return an observation, or None if it is not on the page. Raises InvalidId."""
         steps = read.get_one(self._stored(stale_ok), id)
         if self._bus.core.settings.log_reads:
-            return await self._bus.converse(exposure_log.logged_one(self._bus.core, self.name, steps))
+            return await self._bus.converse(exposure_log.logged(self._bus.core, self.name, steps))
         return await self._bus.converse(steps)
 
     async def list(

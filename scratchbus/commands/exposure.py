@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from types import MappingProxyType
-from typing import Final
+from typing import Final, TypeVar
 
 from scratchbus.commands.bus_state import BusState
 from scratchbus.commands.execution import Occasion
@@ -25,6 +25,8 @@ from scratchbus.projections.contexts import subject_of
 from scratchbus.readmodel.exposures import exposure_of
 from scratchbus.readmodel.relations import open_relations
 from scratchbus.readmodel.scope import Core
+
+Found = TypeVar("Found", bound=list[Observation] | Observation | None)
 
 _MAX_BATCH: Final = 1_000
 """The most observations of one event."""
@@ -72,30 +74,27 @@ def recorded(core: Core, page: str, session: str | None, agent: str | None, even
     return found[0] if found else None
 
 
-def logged(core: Core, page: str, reading: Step[list[Observation]]) -> Step[list[Observation]]:
-    """Read observations, and record who read them, if this read is in the sample that `log_reads` sets.
-
-    A process that cannot write reads without recording. A read is a context of 0 tokens, at most 1,000 observations.
-    """
+def logged(core: Core, page: str, reading: Step[Found]) -> Step[Found]:
+    """Read an observation or several, and record who read them, as `log_read` does."""
     found = yield from reading
-    yield from log_read(core, page, found)
+    match found:
+        case Observation():
+            yield from log_read(core, page, [found])
+        case list():
+            yield from log_read(core, page, found)
     return found
 
 
 def log_read(core: Core, page: str, found: Sequence[Observation]) -> Step[None]:
-    """Record who has read these observations, as `logged` does."""
+    """Record who has read these observations, if this read is in the sample that `log_reads` sets.
+
+    A process that cannot write reads without recording. A read is a context of 0 tokens, at most 1,000 observations.
+    """
     if JITTER.random() < core.settings.log_reads:
         with suppress(EngineForbidden, EngineReadOnly, EngineFull, LogBlocked, NotReplicated):
             for batch in batches(found, _MAX_BATCH):
                 shown = {each.id: each.version for each in batch}
                 yield from record(core, page, None, core.by, shown, 0, None)
-
-
-def logged_one(core: Core, page: str, reading: Step[Observation | None]) -> Step[Observation | None]:
-    """Read an observation, and record who read it, as `logged` does."""
-    found = yield from reading
-    yield from log_read(core, page, [] if found is None else [found])
-    return found
 
 
 def exposure(state: BusState, page: str, id: str) -> Step[Exposure]:
