@@ -31,7 +31,7 @@ KEPT_BYTES = 96 * 1024 * 1024
 
 
 class Archive:
-    """The archive of a bus. Threads may share it; one reads at a time."""
+    """The archive of a bus, as a `LogArchive`. Threads may share it; one reads at a time."""
 
     def __init__(self, store: Store, bus: str) -> None:
         self.store = store
@@ -63,7 +63,7 @@ class Archive:
     def after(
         self, shard: int, origin: str, after: Position, until: Position, limit: int, page: str = ""
     ) -> EntryChunk:
-        """Return the next entries after a position, of one page or of all, up to another position."""
+        """See `LogArchive`."""
         with self._lock:
             catalog = self.catalog(shard, origin)
             manifest = self._next(catalog, after, until)
@@ -81,14 +81,14 @@ class Archive:
         return EntryChunk([entry for entry in found if entry is not None and _is_behind(entry, after)], *end)
 
     def at(self, shard: int, origin: str, positions: Sequence[Position]) -> list[RawEntry]:
-        """Return the entries at these positions, without the erased ones."""
+        """See `LogArchive`."""
         with self._lock:
             found = self._entries(self.catalog(shard, origin), [position.seq for position in positions])
         pairs = ((position, found[position.seq]) for position in positions)
         return [entry for position, entry in pairs if entry and entry[0].decode() == position.stream_id]
 
     def back(self, shard: int, origin: str, ends: Sequence[Position], limit: int) -> list[tuple[list[RawEntry], str]]:
-        """Return up to so many entries back from each position: newest first, and the id to continue at, or ""."""
+        """See `LogArchive`."""
         chains: list[list[RawEntry]] = [[] for _ in ends]
         pending = {number: end.stream_id for number, end in enumerate(ends)}
         next_ids = [""] * len(ends)
@@ -114,10 +114,7 @@ class Archive:
     def erase(
         self, shard: int, origin: str, seqs: Sequence[int], times: Mapping[int, int] = MappingProxyType({})
     ) -> Iterator[None]:
-        """Erase the archived events among these numbers; yield before each step, for the caller to renew the lease.
-
-        An event with another time than `times` (ms, by number) says stays.
-        """
+        """See `LogArchive`."""
         with self._lock:
             steps = erase_events(self.catalog(shard, origin), seqs, times)
         while True:
@@ -127,7 +124,7 @@ class Archive:
             yield
 
     def table(self, shard: int, sha256: str) -> bytes:
-        """Return a table of the index of paged-out observations. Raises ArchiveDamaged if it is missing or changed."""
+        """See `LogArchive`."""
         name = table_file(self._bus, shard, sha256)
         content = self.store.get(name)
         if content is None or hash_of(content).hexdigest() != sha256:
@@ -138,10 +135,7 @@ class Archive:
         return content
 
     def put_table(self, shard: int, content: bytes) -> str:
-        """Store a table of the index of paged-out observations; return its SHA-256.
-
-        Raises ArchiveDamaged unless it reads back unchanged.
-        """
+        """See `LogArchive`."""
         sha256 = hash_of(content).hexdigest()
         name = table_file(self._bus, shard, sha256)
         if not self.store.put_new(name, content) and self.store.get(name) != content:
@@ -150,7 +144,7 @@ class Archive:
         return sha256
 
     def check(self, shard: int, origin: str, until: Position, erased: Collection[int]) -> Iterator[Checked]:
-        """Check the whole archive, which must reach at least to `until` and not contain the events in `erased`."""
+        """See `LogArchive`."""
         folder = folder_of(self._bus, shard)
         check = LogCheck(self.store, folder, origin=origin, until=until.seq, erased=erased)
         for _ in check.run():
@@ -158,7 +152,7 @@ class Archive:
             yield Checked(check.report.events, faults)
 
     def last_of(self, shard: int, origin: str, page: str, subject: str) -> Position | None:
-        """Return the position of the last archived event about a subject, from the indexes, newest segment first."""
+        """See `LogArchive`."""
         with self._lock:
             catalog = self.catalog(shard, origin)
             catalog.refresh()
@@ -171,7 +165,7 @@ class Archive:
         return None
 
     def pages_of(self, shard: int, origin: str, subjects: Collection[str]) -> dict[str, str]:
-        """Return the page of each of these subjects that has archived events, by subject, from the indexes."""
+        """See `LogArchive`."""
         found: dict[str, str] = {}
         missing = set(subjects)
         with self._lock:
@@ -188,7 +182,7 @@ class Archive:
         return found
 
     def last_until(self, shard: int, origin: str, ms: int) -> Position:
-        """Return the position of the last archived event at or before a time (ms), START if there is none."""
+        """See `LogArchive`."""
         with self._lock:
             catalog = self.catalog(shard, origin)
             catalog.refresh()
@@ -201,7 +195,7 @@ class Archive:
             return Position(self._time(catalog, manifest, first + found - 1), first + found - 1, shard)
 
     def reaches(self, shard: int, origin: str, position: Position) -> bool:
-        """Return whether the archive has a segment that ends at or after a position."""
+        """See `LogArchive`."""
         with self._lock:
             catalog = self.catalog(shard, origin)
             catalog.refresh()

@@ -60,7 +60,10 @@ class LogArchive(Protocol):
         ...
 
     def erase(self, shard: int, origin: str, seqs: Sequence[int], times: Mapping[int, int] = ...) -> Iterator[None]:
-        """Erase the archived events with these numbers and times (ms, by number); yield where the lease is renewed."""
+        """Erase the archived events among these numbers; yield before each step, for the caller to renew the lease.
+
+        An event with another time than `times` (ms, by number) says stays.
+        """
         ...
 
     def table(self, shard: int, sha256: str) -> bytes:
@@ -75,7 +78,7 @@ class LogArchive(Protocol):
         ...
 
     def check(self, shard: int, origin: str, until: Position, erased: Collection[int]) -> Iterator[Checked]:
-        """Check, some events at a time, that everything up to a position is in the archive, unchanged.
+        """Check the whole archive, some events at a time; it must have everything up to a position, unchanged.
 
         Of the events with the numbers `erased` only the hash may be left. Faults are returned, not raised.
         """
@@ -90,7 +93,7 @@ class LogArchive(Protocol):
         ...
 
     def last_until(self, shard: int, origin: str, ms: int) -> Position:
-        """Return the position of the last archived event up to a millisecond; the start if there is none."""
+        """Return the position of the last archived event at or before a time (ms), START if there is none."""
         ...
 
     def reaches(self, shard: int, origin: str, position: Position) -> bool:
