@@ -153,14 +153,11 @@ def list_all(
     is_old = wanted.type is not None and wanted.type not in core.registry.types  # its statuses may be gone with it
     if wanted.status is not None and not is_old:
         yield from check_statuses(core, "status", wanted.status)
-    below = None
-    if isinstance(after, Observation):
-        check_on_page(after, page.page)
-        below = after.added_seq
-    elif isinstance(after, Position):
-        check_on_shard(core.log, after, page.page)
-        below = after.seq
-    elif after is not None:
+    if after is None:
+        below = None
+    elif isinstance(after, Observation | Position):
+        below = seq_on_page(core.log, page.page, after)
+    else:
         id = check_id(after, "after")
         below = yield from page.added_seq_of(id)
         if below is None:
@@ -168,19 +165,24 @@ def list_all(
     return (yield from page.search(wanted, limit, below))
 
 
-def check_on_page(after: Observation, page: str) -> None:
-    """Raise NotFound for an observation of another page: lists are ordered within a page."""
-    if after.page != page:
-        raise NotFound(f"after: {after.id} is on page {after.page!r}, not {page!r}; pass the last item of this page")
+def seq_on_page(log: Log, page: str, after: Observation | Position) -> int:
+    """Return the seq below which a list of a page continues.
 
-
-def check_on_shard(log: Log, after: Position, page: str) -> None:
-    """Raise InvalidPosition for a position on another shard than that of the page."""
+    Raises NotFound for an observation of another page, since lists are ordered within a page, and InvalidPosition for a
+    position on another shard than that of the page.
+    """
+    if isinstance(after, Observation):
+        if after.page != page:
+            raise NotFound(
+                f"after: {after.id} is on page {after.page!r}, not {page!r}; pass the last item of this page"
+            )
+        return after.added_seq
     if after.shard != log.shard(page):
         raise InvalidPosition(
             f"after: {shown(str(after))} is not on shard {log.shard(page)}, which has page {page!r};"
             " pass the last item of this page"
         )
+    return after.seq
 
 
 def count_all(page: Reads) -> Step[PageCounts]:

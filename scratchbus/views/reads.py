@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, Unpack
 
 from scratchbus.commands.observations import no_status, statuses_of
-from scratchbus.commands.read import check_on_page, check_on_shard
+from scratchbus.commands.read import seq_on_page
 from scratchbus.domain.checks import check_limit
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import BusPosition, Position
@@ -141,12 +141,8 @@ class ViewReads:
     def _below(self, page: LivePage, after: Observation | Position | str | None) -> int | None:
         if after is None:
             return None
-        if isinstance(after, Observation):
-            check_on_page(after, self.page)
-            return after.added_seq
-        if isinstance(after, Position):
-            check_on_shard(self._core.log, after, self.page)
-            return after.seq
+        if isinstance(after, Observation | Position):
+            return seq_on_page(self._core.log, self.page, after)
         found = page.get(check_id(after, "after"))
         if found is None:
             raise NotFound(f"after: there is no {after} on page {self.page!r}; pass the observation, not its id")
