@@ -23,7 +23,7 @@ from scratchbus.errors import Conflict, EventIdReused, NotFound
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.writes import MAX_BATCH, Op, Write
 from scratchbus.readmodel.queries import recollect
-from scratchbus.readmodel.relations import Relations, Resting, gather, open_relations, resting_on
+from scratchbus.readmodel.relations import Relations, Resting, gather, ids_by_page, open_relations, resting_on
 from scratchbus.readmodel.scope import Core
 
 _REVIEW = "pending_review"
@@ -165,11 +165,8 @@ def _batches(refuted: StatusChanged, pending: list[Dependent]) -> Iterator[tuple
 
 def _retract_facts(core: Core, refuted: StatusChanged, facts: Mapping[str, str]) -> Step[int]:
     """Retract the facts that rest on a refuted observation; return how many were still standing."""
-    by_page: dict[str, list[str]] = defaultdict(list)
-    for id, page in facts.items():
-        by_page[page].append(id)
     count = 0
-    for page, ids in by_page.items():
+    for page, ids in ids_by_page(facts).items():
         for batch in batches(ids, MAX_BATCH):
             found = yield from recollect(core.log, page, batch, core.fresh)
             facts_found = [each for each in found.values() if isinstance(each, Fact)]

@@ -141,14 +141,19 @@ def resting_on(relations: Relations, id: str) -> Step[Resting]:
 
 def gather(log: Log, pages: Mapping[str, str], freshness: Freshness) -> Step[dict[str, Observation]]:
     """Return the observations with these ids, each from its page, in this order, without those that have left it."""
-    by_page: dict[str, list[str]] = defaultdict(list)
-    for id, page in pages.items():
-        by_page[page].append(id)
     found: dict[str, Observation] = {}
-    for page, ids in by_page.items():
+    for page, ids in ids_by_page(pages).items():
         for batch in batches(ids, _AT_ONCE):
             found |= yield from get(log, page, batch, freshness)
     return {id: found[id] for id in pages if id in found}
+
+
+def ids_by_page(pages: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return the ids of each page, given the page of each id."""
+    ids: dict[str, list[str]] = defaultdict(list)
+    for id, page in pages.items():
+        ids[page].append(id)
+    return ids
 
 
 def find_pages(log: Log, ids: list[str]) -> Step[dict[str, str]]:

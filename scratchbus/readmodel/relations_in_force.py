@@ -11,7 +11,7 @@ from scratchbus.eventlog.keys import SYSTEM_PAGE
 from scratchbus.readmodel import fact_index
 from scratchbus.readmodel.memory_cache import MemoryCache
 from scratchbus.readmodel.published_registries import Version, publish, read_published
-from scratchbus.readmodel.relations_file import as_relations
+from scratchbus.readmodel.registry_files import as_relations
 from scratchbus.readmodel.scope import REGISTRY_AGE, Core
 
 SUBJECT = "relations"

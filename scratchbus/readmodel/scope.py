@@ -23,7 +23,7 @@ from scratchbus.eventlog.tail_readers import AsyncFeeds, Feeds
 from scratchbus.readmodel.page_query import Freshness
 from scratchbus.readmodel.published_registries import UNPUBLISHED, Version, publish, read_published
 from scratchbus.readmodel.queries import page_names
-from scratchbus.settings import Settings
+from scratchbus.settings import Settings, shipped
 from scratchbus.telemetry.lazy import imported_on_first_use, once
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 with imported_on_first_use(__name__):
     from scratchbus.domain import registry_yaml
-    from scratchbus.readmodel import fact_index, memory_cache, memory_kinds, registry_files, relations_file
+    from scratchbus.readmodel import fact_index, memory_cache, memory_kinds, registry_files
 
 T = TypeVar("T")
 
@@ -76,7 +76,7 @@ class Core:
     @once
     def relations(self) -> RelationRegistry:
         """The relations in use: the published ones, or else those of the file. Raises RelationsError."""
-        return relations_file.read_relations(self.settings.relations)
+        return registry_files.as_relations(self.settings.relations or shipped("relations.yaml"))
 
     @once
     def notebooks(self) -> memory_cache.MemoryCache[notebook.Notebook]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping
 
 from scratchbus.commands import trace
@@ -12,7 +11,7 @@ from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
 from scratchbus.domain.trace import Consequences
 from scratchbus.engine.steps import Step
-from scratchbus.readmodel.relations import find_archived_pages, find_pages
+from scratchbus.readmodel.relations import find_archived_pages, find_pages, ids_by_page
 from scratchbus.timetravel.cut import cut_at
 from scratchbus.timetravel.past import PastReads, as_of
 
@@ -38,11 +37,8 @@ class PastPages(BusState):
 
     def gather(self, pages: Mapping[str, str]) -> Step[dict[str, Observation]]:
         """See `BusState`."""
-        by_page: dict[str, list[str]] = defaultdict(list)
-        for id, page in pages.items():
-            by_page[page].append(id)
         found: dict[str, Observation] = {}
-        for page, ids in by_page.items():
+        for page, ids in ids_by_page(pages).items():
             found |= yield from (yield from self._page(page)).reads.get(ids)
         return {id: found[id] for id in pages if id in found}
 
