@@ -124,7 +124,9 @@ def _chunk(descriptor: int) -> bytes:
 
 
 def _has_room(descriptor: int, size: int) -> bool:
-    """Return whether so many bytes can be written whole without waiting."""
+    """Return whether so many bytes can be written whole without waiting; if unsure, as with O_NONBLOCK, it is not."""
+    if not os.get_blocking(descriptor):
+        return False
     if size > select.PIPE_BUF:
         return size <= _capacity(descriptor) and not _unread(descriptor)
     ready = select.poll()
@@ -148,4 +150,9 @@ def _unread(descriptor: int) -> int:
 def _write(descriptor: int, data: bytes) -> None:
     remaining = memoryview(data)
     while remaining:
-        remaining = remaining[os.write(descriptor, remaining) :]
+        try:
+            remaining = remaining[os.write(descriptor, remaining) :]
+        except BlockingIOError:  # the client's own file may be set so
+            ready = select.poll()
+            ready.register(descriptor, select.POLLOUT)
+            ready.poll()

@@ -226,6 +226,24 @@ async def test_a_long_message_is_written_to_a_socket():
     assert found == message
 
 
+@pytest.mark.parametrize("size", [5, 4_000, 60_000, 10**6])
+async def test_messages_are_written_whole_to_a_pipe_that_does_not_block(size: int):
+    out, into = os.pipe()
+    os.set_blocking(into, False)
+    output, message, found = OutputPipe(into), b"x" * size, b""
+    with anyio.fail_after(PATIENCE):
+        async with anyio.create_task_group() as tasks:
+            for _ in range(20):
+                tasks.start_soon(output.write, message)
+            await anyio.sleep(0.05)
+            while len(found) < 20 * size:
+                found += await anyio.to_thread.run_sync(os.read, out, _CHUNK)
+    assert found == 20 * message
+    os.close(out)
+    await output.write(message)  # nobody reads this
+    os.close(into)
+
+
 async def test_one_socket_is_used_for_input_and_output():
     ours, theirs = socket.socketpair()
     with ours, theirs, anyio.fail_after(PATIENCE):
