@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 try:
@@ -30,9 +31,10 @@ except ImportError as problem:
     raise ImportError(f"ScratchbusStore needs: pip install 'scratchbus[langgraph]' ({problem})") from None
 
 from scratchbus import AsyncBus, Bus, FoundItem, ItemChange, NamespaceMatch, StoreItem, StoreItems
-from scratchbus.errors import InvalidField, shown
+from scratchbus.errors import EngineForbidden, EngineFull, EngineReadOnly, InvalidField, shown
 
 _PER_MINUTE: Final = 60_000  # LangGraph counts times to live in minutes, the bus in milliseconds
+_NO_WRITE: Final = (EngineForbidden, EngineFull, EngineReadOnly)  # reads work all the same
 
 
 class ScratchbusStore(BaseStore):
@@ -45,7 +47,8 @@ class ScratchbusStore(BaseStore):
       argument `index` of `put` selects the fields to search; False leaves the item out of such searches.
     - A filter compares with `$eq`, `$ne`, `$gt`, `$gte`, `$lt` and `$lte`; values that cannot be compared do not match.
     - Items with a `ttl` are left out of reads once they have expired; `sweep_ttl` deletes them. A read restarts
-      its time to live unless `refresh_ttl` or the `refresh_on_read` of `ttl` says otherwise.
+      its time to live unless `refresh_ttl` or the `refresh_on_read` of `ttl` says otherwise, or the engine takes no
+      writes, such as from the role `reader`.
     - In a batch, reads see the state before its writes, and the last write of a key wins.
     """
 
@@ -70,10 +73,11 @@ class ScratchbusStore(BaseStore):
         plan = _Plan(ops)
         items = self._blocking.read() if plan.reads else None
         results, read_items = plan.answered(items)
+        if read_items:  # first: an error after the write would not say that it was done
+            with suppress(*_NO_WRITE):
+                self._blocking.use(read_items)
         if plan.changes:
             self._blocking.write(plan.changes)
-        if read_items:
-            self._blocking.use(read_items)
         return results
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
@@ -83,10 +87,11 @@ class ScratchbusStore(BaseStore):
         plan = _Plan(ops)
         items = await self._async.read() if plan.reads else None
         results, read_items = plan.answered(items)
+        if read_items:  # first: an error after the write would not say that it was done
+            with suppress(*_NO_WRITE):
+                await self._async.use(read_items)
         if plan.changes:
             await self._async.write(plan.changes)
-        if read_items:
-            await self._async.use(read_items)
         return results
 
     def sweep_ttl(self) -> int:

@@ -17,7 +17,8 @@ from langgraph.store.memory import InMemoryStore
 
 from scratchbus import AsyncBus, Bus, ItemChange, StoreItem, export_line
 from scratchbus.adapters.langgraph import ScratchbusStore
-from scratchbus.errors import InvalidExport, InvalidField, InvalidName, TooLarge
+from scratchbus.errors import EngineUnreachable, InvalidExport, InvalidField, InvalidName, TooLarge
+from scratchbus.memory.items import Items
 from tests.waiting import eventually
 
 
@@ -270,6 +271,18 @@ def test_a_batch_reads_before_it_writes_and_its_last_write_wins(store: Scratchbu
     assert [item.value for item in found[3]] == [{"n": 1}]
     assert store.get(("s",), "k").value == {"n": 3}
     assert store.batch([]) == []
+
+
+def test_a_batch_that_cannot_restart_a_ttl_writes_nothing(store: ScratchbusStore, monkeypatch: pytest.MonkeyPatch):
+    def fail(*_: object) -> None:
+        raise EngineUnreachable("the test says so")
+
+    store.put(("s",), "k", {"n": 1}, ttl=5)
+    with monkeypatch.context() as patch:
+        patch.setattr(Items, "use", fail)
+        with pytest.raises(EngineUnreachable):
+            store.batch([GetOp(("s",), "k"), PutOp(("s",), "new", {"n": 2})])
+    assert store.get(("s",), "new") is None
 
 
 async def test_an_async_bus_serves_tasks(url: str):

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from scratchbus import AsyncBus, Bus, because
+from scratchbus.adapters.langgraph import ScratchbusStore
 from scratchbus.engine.scripts import Script
 from scratchbus.errors import EngineAuth, EngineForbidden, EngineLoading, InvalidTransition, LogBlocked
 from scratchbus.eventlog.append_script import ADD, APPEND
@@ -134,6 +135,19 @@ def test_only_appending_roles_log_their_reads(guarded: GuardedServer, bus: Bus, 
     with Bus.connect(guarded.url_of(role), source="subject", log_reads=1) as mine:
         assert mine.page().list() == mine.page().active() == [mine.page().get(one.id)] == [one]
     assert bus.page().exposure(one.id).viewers() == (["agent:subject"] if role in APPENDS else [])
+
+
+@pytest.mark.parametrize("role", ROLES)
+async def test_every_role_reads_items_of_a_langgraph_store_that_expire(
+    guarded: GuardedServer, bus: Bus, role: str
+) -> None:
+    ScratchbusStore(bus).put(("a",), "k", {"n": 1}, ttl=5)
+    with Bus.connect(guarded.url_of(role)) as mine:
+        assert [item.value for item in ScratchbusStore(mine).search(("a",))] == [{"n": 1}]
+    async with AsyncBus.connect(guarded.url_of(role)) as awaited:
+        assert await ScratchbusStore(awaited).aget(("a",), "k") is not None
+    kinds = [event.kind for event in bus.items().history(("a",), "k")]
+    assert kinds == ["item_put", *(["item_used"] * 2 if role in APPENDS else [])]
 
 
 @pytest.mark.parametrize("role", ROLES)
