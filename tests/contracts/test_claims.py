@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 
+from scratchbus.domain.values import millis
 from scratchbus.errors import Claimed, InvalidSource, InvalidTTL, NotChangeable, NotClaimed, StaleFence
 from scratchbus.scheduling.expiry import sweep
 from tests.engines import ALL
@@ -102,6 +103,16 @@ def test_ended_claim_cannot_be_renewed(page, observation, clock):
         page.claim(observation.id, fence=claim.fence)
 
 
+def test_claim_ends_at_the_millisecond_of_its_end(page, observation, clock):
+    claim = page.claim(observation.id, by="first", ttl="30s")
+    clock.set(millis(claim.until) - 1)
+    with pytest.raises(Claimed):
+        page.claim(observation.id, by="second")
+    clock.set(millis(claim.until))
+    assert page.get(observation.id).claim is None
+    assert page.claim(observation.id, by="second").fence == claim.fence + 1
+
+
 def test_stale_fence_changes_nothing(bus, connect, observation, clock):
     slow, quick = connect("slow").page(), connect("quick").page()
     lapsed = slow.claim(observation.id, ttl="30s")
@@ -192,6 +203,16 @@ def test_a_claim_does_not_stop_expiry(bus, page, clock):
 def test_expired_observation_cannot_be_claimed(page, clock):
     observation = page.add("observation", "x", ttl="1m")
     clock.advance("2m")
+    with pytest.raises(NotChangeable, match="is archived and cannot be claimed"):
+        page.claim(observation.id)
+
+
+def test_observation_can_be_claimed_until_the_millisecond_of_its_expiry(page, clock):
+    observation = page.add("observation", "x", ttl="1m")
+    clock.set(millis(observation.expires_at) - 1)
+    page.release(observation.id, fence=page.claim(observation.id).fence)
+    clock.set(millis(observation.expires_at))
+    assert page.get(observation.id).status == "archived"
     with pytest.raises(NotChangeable, match="is archived and cannot be claimed"):
         page.claim(observation.id)
 

@@ -7,6 +7,7 @@ import pytest
 
 from scratchbus import NewObservation, document_of
 from scratchbus.commands.read import list_displaced
+from scratchbus.domain.values import millis
 from scratchbus.errors import InvalidField, PageFull
 from scratchbus.telemetry.counters import counts
 from tests.engines import ALL
@@ -207,6 +208,16 @@ def test_expired_observations_make_room_first(three, clock):
     assert contents(three) == ["new", "low too", "low"]
     assert three.get(high.id).reason_code == "expired"
     assert [event.reason_code for event in three.history(high.id)[1:]] == ["expired"]
+
+
+@pytest.mark.parametrize("left_ms", [0, 1])
+def test_an_observation_makes_room_from_the_millisecond_of_its_expiry(three, clock, left_ms):
+    high = three.add("risk_alert", "high", ttl="10s")
+    low, _ = (three.add("observation", f"{n}") for n in range(2))
+    clock.set(millis(high.expires_at) - left_ms)
+    three.add("observation", "new")
+    reasons = [three.get(one.id).reason_code for one in (high, low)]
+    assert reasons == ([None, "displaced"] if left_ms else ["expired", None])
 
 
 def test_changed_expiry_times_decide_which_observations_make_room(three, clock):
