@@ -16,7 +16,7 @@ from scratchbus.http.documents import JSON, answer, body_of, media_type_of
 from scratchbus.http.memories import Based
 from scratchbus.http.problems import MEDIA_TYPE, Refusal, problem
 from scratchbus.http.routes.scratchpads import MAX_CHARACTERS, ScratchpadText
-from scratchbus.http.schemas import COUNT, STRING, exact, listed, one_of, record
+from scratchbus.http.schemas import COUNT, REVISION, STRING, exact, listed, one_of, record
 from scratchbus.http.server import CallerOf, ServerOf
 
 router = APIRouter(tags=["whoami"])
@@ -91,9 +91,15 @@ _DESCRIBED: Final = _both(
     f"# `{NAME}(content)`",
 )
 _DONE: Final = exact(action_name=STRING, result=STRING, revision={"type": "integer", "minimum": 1})
-_EXECUTED: Final = _both(
-    "It was done; `revision` is also the ETag", _DONE, {"action_name": NAME, "result": UPDATED, "revision": 4}, UPDATED
-)
+_EXECUTED: Final = {
+    **_both(
+        "It was done; `revision` is also the ETag",
+        _DONE,
+        {"action_name": NAME, "result": UPDATED, "revision": 4},
+        UPDATED,
+    ),
+    "headers": REVISION,
+}
 _CONTENT: Final = schema_of(ScratchpadText)
 _BODY: Final = {
     "requestBody": {
