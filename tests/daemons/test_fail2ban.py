@@ -224,6 +224,7 @@ def test_syntax_that_re2_lacks_is_named(text: str, reason: str):
         (r"^(?:(?! from ).)*? from (?P<h>\S+)(?:(?! from ).)*$", ["from", " ", "f", "x", " from "]),
         (r"^(?:(?!aab).)*(?P<h>c?)$", ["a", "b", "c"]),
         (r"(?i)^[^\W\d]{2,3}(?P<h>[a-c.\]\-]*)\b", ["A", "b", "-", ".", "]", " ", "7"]),
+        (r"^(?i:a|(?-i:b))+(?P<h>c?)$", ["a", "A", "b", "B", "c", "C"]),
     ],
 )
 def test_rewritten_expressions_match_as_in_python(text: str, words: list[str]):

@@ -184,6 +184,12 @@ def test_a_journalctl_killed_before_its_first_entry_is_replaced(bus, page, journ
         eventually(lambda: attempts(page) == {"192.0.2.1": 1}, "its entry is counted")
 
 
+def test_a_journalctl_killed_before_the_end_of_the_journal_is_an_error(bus, page, journald, watch, tmp_path):
+    (tmp_path / "bin" / "journalctl").write_text("#!/bin/sh\nkill -9 $$\n")
+    with pytest.raises(InvalidInput, match=r"journalctl failed with exit code -9: no error message"):
+        once(watch(), bus)
+
+
 @pytest.mark.parametrize("follow", [False, True])
 def test_an_entry_that_is_too_long_is_skipped(bus, page, journald, watch, monkeypatch, follow):
     monkeypatch.setattr("daemons.journal._MAX_ENTRY", 1 << 17)
