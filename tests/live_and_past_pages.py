@@ -10,7 +10,7 @@ import pytest
 from scratchbus import Bus, Page, PastPage, View
 from scratchbus.domain.events import Event
 from scratchbus.domain.values import moment
-from scratchbus.projections.page_in_memory import LivePage
+from scratchbus.projections.page_in_memory import PageInMemory
 from scratchbus.readmodel.page_query import query_page
 from scratchbus.views.reads import Observations
 
@@ -18,13 +18,13 @@ from scratchbus.views.reads import Observations
 def count_folds(monkeypatch: pytest.MonkeyPatch) -> list[Event]:
     """Return a list to which every event folded into a live page is appended."""
     folded: list[Event] = []
-    evolve = LivePage.evolve
+    evolve = PageInMemory.evolve
 
-    def counted(page: LivePage, event: Event) -> Any:
+    def counted(page: PageInMemory, event: Event) -> Any:
         folded.append(event)
         return evolve(page, event)
 
-    monkeypatch.setattr(LivePage, "evolve", counted)
+    monkeypatch.setattr(PageInMemory, "evolve", counted)
     return folded
 
 

@@ -16,7 +16,7 @@ from scratchbus.domain.time_checks import as_time
 from scratchbus.domain.values import Moment, check_confidence, millis
 from scratchbus.errors import InvalidField, UnknownField, key_text, shown
 from scratchbus.projections import scratch_page
-from scratchbus.projections.page_in_memory import LivePage
+from scratchbus.projections.page_in_memory import PageInMemory
 from scratchbus.projections.stored_observation import AnyObservation
 
 After = Observation | Position | str | None
@@ -135,18 +135,18 @@ def keywords_of(filters: Mapping[str, Any], arguments: Mapping[str, Any]) -> dic
     return {**keywords, **filters, **overrides}
 
 
-def matching(page: LivePage, criteria: Filter, limit: int | None, below_seq: int | None) -> list[Observation]:
+def matching(page: PageInMemory, criteria: Filter, limit: int | None, below_seq: int | None) -> list[Observation]:
     """Return the matching observations of a page in memory, newest first; with `below_seq`, those added before it."""
     return [*map(page.as_observation, _stored_matches(page, criteria, limit, below_seq))]
 
 
-def count_matching(page: LivePage, criteria: Filter, limit: int | None, below_seq: int | None) -> int:
+def count_matching(page: PageInMemory, criteria: Filter, limit: int | None, below_seq: int | None) -> int:
     """Return how many observations `matching` returns, without making models of them."""
     return sum(1 for _ in _stored_matches(page, criteria, limit, below_seq))
 
 
 def _stored_matches(
-    page: LivePage, criteria: Filter, limit: int | None, below_seq: int | None
+    page: PageInMemory, criteria: Filter, limit: int | None, below_seq: int | None
 ) -> Iterator[AnyObservation]:
     found = page.walk(criteria.indexes(), below_seq)
     if criteria.since is not None:

@@ -45,7 +45,7 @@ _EPOCH = moment(0)
 _seq_of, _id_of = attrgetter("added_seq"), attrgetter("id")
 
 
-class LivePage:
+class PageInMemory:
     """The observations of a page, as they read at the latest time passed to `advance`.
 
     The initial ones may stay in their stored form until they are read. One that may be paged out is dropped

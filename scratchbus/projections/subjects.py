@@ -52,7 +52,7 @@ def is_over(event: Event) -> bool:
     return event.kind == "session_ended" and is_remembered(event.subject)
 
 
-def fold_page(documents: MutableMapping[str, Any], event: Event) -> str:
+def fold_event(documents: MutableMapping[str, Any], event: Event) -> str:
     """Fold an event into the documents of its page, by subject; return the reason if it could not be folded."""
     subject = event.subject
     documents[subject], problem = projection_of(subject).fold(documents.get(subject), event)

@@ -12,7 +12,7 @@ from scratchbus.eventlog.codec import Poison, decode_item
 from scratchbus.eventlog.cursor import cursors
 from scratchbus.eventlog.raw_entries import entry_position
 from scratchbus.eventlog.reader import read
-from scratchbus.projections.subjects import fold_page, is_remembered
+from scratchbus.projections.subjects import fold_event, is_remembered
 
 
 def documents_at(
@@ -29,7 +29,7 @@ def documents_at(
             if entry_position(entry, end.shard) <= end:
                 event = decode_item(entry, end.shard)
                 if not isinstance(event, Poison) and event.page == page and is_wanted(event.subject):
-                    fold_page(documents, event)
+                    fold_event(documents, event)
     return documents
 
 

@@ -33,7 +33,7 @@ from scratchbus.eventlog.reader import read
 from scratchbus.eventlog.stored_documents import encode_document
 from scratchbus.projections.filters import Filter, matching
 from scratchbus.projections.folded_changes import CHANGING
-from scratchbus.projections.page_in_memory import LivePage
+from scratchbus.projections.page_in_memory import PageInMemory
 from scratchbus.projections.projection import UNFOLDABLE, damage
 from scratchbus.projections.subjects import IN_PLACE
 from scratchbus.readmodel import snapshots
@@ -56,29 +56,29 @@ class FoldedPage:
     """A past page, in memory."""
 
     page: str
-    live: LivePage
+    in_memory: PageInMemory
 
     def get(self, ids: list[str]) -> Step[Documents]:
         """See `Reads`."""
         yield from ()
-        found = {id: self.live.get(id) for id in ids}
+        found = {id: self.in_memory.get(id) for id in ids}
         return {id: each for id, each in found.items() if each is not None}
 
     def active(self, limit: int | None) -> Step[list[Observation]]:
         """See `Reads`."""
         yield from ()
         check_limit(limit)
-        return self.live.active(limit)
+        return self.in_memory.active(limit)
 
     def search(self, criteria: Filter, limit: int | None, below_seq: int | None) -> Step[list[Observation]]:
         """See `Reads`."""
         yield from ()
-        return matching(self.live, criteria, limit, below_seq)
+        return matching(self.in_memory, criteria, limit, below_seq)
 
     def added_seq_of(self, id: str) -> Step[int | None]:
         """See `Reads`."""
         yield from ()
-        found = self.live.get(id)
+        found = self.in_memory.get(id)
         return None if found is None else found.added_seq
 
 

@@ -15,7 +15,7 @@ from scratchbus.eventlog.cursor import cursors
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.stored_documents import decode_observations
 from scratchbus.projections.filters import Filter, matching
-from scratchbus.projections.page_in_memory import LivePage
+from scratchbus.projections.page_in_memory import PageInMemory
 from scratchbus.readmodel import snapshots
 from scratchbus.readmodel.history import history
 from scratchbus.readmodel.scope import Core
@@ -25,12 +25,12 @@ from scratchbus.timetravel.fold_page import Documents, OpenSnapshotCollector, ap
 
 @dataclass(slots=True)
 class LazyPage:
-    """A past page; `live` has at least its open observations, as `Reads`; `fold` builds the whole page, slowly."""
+    """A past page; `in_memory` has at least its open observations, as `Reads`; `fold` builds the whole page, slowly."""
 
     core: Core
     names: PageKeys
     cut: Cut
-    live: LivePage
+    in_memory: PageInMemory
     fold: Callable[[], Step[Reads]]
     folded: Reads | None = None
 
@@ -41,23 +41,25 @@ class LazyPage:
 
     def get(self, ids: list[str]) -> Step[Documents]:
         """See `Reads`."""
-        found = {id: self.live.get(id) for id in ids}
+        found = {id: self.in_memory.get(id) for id in ids}
         missing = [id for id, each in found.items() if each is None]
         if missing and (yield from _are_damaged(self.core.log, self.names, missing)):
             return (yield from (yield from self._folded()).get(ids))
-        closed = LivePage((yield from read_closed(self.core.log, self.names, self.cut, missing)).values(), self.cut.ms)
+        closed = PageInMemory(
+            (yield from read_closed(self.core.log, self.names, self.cut, missing)).values(), self.cut.ms
+        )
         return {id: each for id in ids if (each := found[id] or closed.get(id)) is not None}
 
     def active(self, limit: int | None) -> Step[list[Observation]]:
         """See `Reads`."""
         yield from ()
         check_limit(limit)
-        return self.live.active(limit)
+        return self.in_memory.active(limit)
 
     def search(self, criteria: Filter, limit: int | None, below_seq: int | None) -> Step[list[Observation]]:
         """See `Reads`."""
         if criteria.status and all(self._is_open(status) for status in criteria.status):
-            return matching(self.live, criteria, limit, below_seq)
+            return matching(self.in_memory, criteria, limit, below_seq)
         return (yield from (yield from self._folded()).search(criteria, limit, below_seq))
 
     def added_seq_of(self, id: str) -> Step[int | None]:
@@ -98,7 +100,7 @@ def read_open(
     if not reopened:  # snapshots written during the fold lack them
         yield from snapshots.store_open(log.keys(start.shard), names, collector.snapshots, erased)
     documents |= yield from read_closed(log, names, cut, [*reopened])
-    return LazyPage(core, names, cut, LivePage(documents.values(), cut.ms), fold)
+    return LazyPage(core, names, cut, PageInMemory(documents.values(), cut.ms), fold)
 
 
 def read_closed(log: Log, names: PageKeys, cut: Cut, ids: list[str]) -> Step[Documents]:

@@ -26,7 +26,7 @@ from scratchbus.eventlog.lag import end_of
 from scratchbus.eventlog.positions import count_positions
 from scratchbus.eventlog.stored_documents import decode_observations
 from scratchbus.projections.filters import Filter
-from scratchbus.projections.page_in_memory import LivePage
+from scratchbus.projections.page_in_memory import PageInMemory
 from scratchbus.projections.source_exclusion import SourceExclusion
 from scratchbus.readmodel import snapshots
 from scratchbus.readmodel.history import history
@@ -128,7 +128,7 @@ def _sources(names: str | Collection[str]) -> frozenset[str]:
 
 
 def _folded_page(page: str, documents: Documents, cut: Cut) -> FoldedPage:
-    return FoldedPage(page, LivePage(documents.values(), cut.ms))
+    return FoldedPage(page, PageInMemory(documents.values(), cut.ms))
 
 
 def _read_past(core: Core, page: str, cut: Cut, progress: Progress | None) -> Step[Reads]:

@@ -24,7 +24,7 @@ from scratchbus.eventlog.cursor import Cursor
 from scratchbus.eventlog.lag import read_clock
 from scratchbus.eventlog.log_entry import LogEntry
 from scratchbus.eventlog.tail import Feed
-from scratchbus.projections.page_in_memory import LivePage
+from scratchbus.projections.page_in_memory import PageInMemory
 from scratchbus.readmodel.scope import REGISTRY_AGE, Core, refresh_registry
 from scratchbus.telemetry.logs import stderr_logger
 from scratchbus.views.page_loader import fold_item, read_page, replay
@@ -66,7 +66,7 @@ class Watcher:
 W = TypeVar("W", bound=Watcher)
 
 
-class Live:
+class LivePage:
     """One page of a bus that follows the log. Its `lock` guards everything that readers see."""
 
     def __init__(self, core: Core, page: str, feed: Feed, spawn: Callable[[Step[None]], object]) -> None:
@@ -77,7 +77,7 @@ class Live:
         self._feed = feed
         self._spawn: Callable[[Step[None]], object] = spawn
         self._name = page.encode()
-        self._live = LivePage((), 0)
+        self._in_memory = PageInMemory((), 0)
         self._cursor = Cursor(Position(0, 0, feed.shard))
         self._watchers: WeakSet[Watcher] = WeakSet()  # unused ones disappear
         self._clock_offset_ms = 0.0  # the engine's clock minus the local monotonic clock
@@ -104,15 +104,15 @@ class Live:
         """Whether it is following the log at this moment."""
         return self._is_following and self.trouble is None
 
-    def now(self) -> LivePage:
+    def now(self) -> PageInMemory:
         """Return the page as of the engine's clock. Raises the error that ended it."""
         if self.ended is not None:
             raise self.ended.with_traceback(None)
-        live = self._live
+        page = self._in_memory
         now = time.monotonic() * 1000 + self._clock_offset_ms
-        if now >= live.next_ms or self._cursor.position.ms >= live.next_ms:
-            live.advance(max(int(now), self._cursor.position.ms))
-        return live
+        if now >= page.next_ms or self._cursor.position.ms >= page.next_ms:
+            page.advance(max(int(now), self._cursor.position.ms))
+        return page
 
     def watch(self, watcher: W) -> W:
         """Wake a watcher when the page changes, and pass it further changes, as long as it is referenced."""
@@ -183,9 +183,9 @@ class Live:
 
     def _load(self, problem: ScratchbusError | None = None) -> Step[None]:
         now_ms = int(time.monotonic() * 1000 + self._clock_offset_ms)
-        live, cursor = yield from read_page(self._core.log, self.page, now_ms, self._core.settings.ms("keep_final"))
+        page, cursor = yield from read_page(self._core.log, self.page, now_ms, self._core.settings.ms("keep_final"))
         with self.lock:
-            self._live, self._cursor = live, cursor
+            self._in_memory, self._cursor = page, cursor
             if problem is not None:
                 self._notify(Change(None, None, None, str(problem)))
             self._wake()
@@ -263,7 +263,7 @@ class Live:
         return error
 
     def _fold(self, item: LogEntry) -> None:
-        (before, after), event, problem = fold_item(self._live, item)
+        (before, after), event, problem = fold_item(self._in_memory, item)
         if before is not after:
             self._notify(Change(before, after, event, problem))
 

@@ -18,7 +18,7 @@ from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.log_entry import LogEntry
 from scratchbus.eventlog.reader import read
 from scratchbus.eventlog.stored_documents import decode_stored
-from scratchbus.projections.page_in_memory import BeforeAfter, LivePage
+from scratchbus.projections.page_in_memory import BeforeAfter, PageInMemory
 from scratchbus.projections.stored_observation import AnyObservation
 from scratchbus.readmodel.catch_up import catch_up
 from scratchbus.readmodel.commits import NO_COMMIT
@@ -29,7 +29,7 @@ _AT_ONCE = 1_000  # documents per read: about a millisecond of the engine's time
 _id_of = attrgetter("id")
 
 
-def read_page(log: Log, page: str, now_ms: int, keep_final_ms: int | None = None) -> Step[tuple[LivePage, Cursor]]:
+def read_page(log: Log, page: str, now_ms: int, keep_final_ms: int | None = None) -> Step[tuple[PageInMemory, Cursor]]:
     """Load a page up to the current end of the log; return that end.
 
     Observations final for `keep_final_ms` are left out. Documents may be newer than the checkpoint read before them:
@@ -42,19 +42,19 @@ def read_page(log: Log, page: str, now_ms: int, keep_final_ms: int | None = None
     row, origin = yield from ask_all(shard, [("GET", checkpoint_key(keys)), ("GET", keys.origin)])
     checkpoint = Checkpoint.parse(row, shard)
     documents = yield from _read_documents(PageKeys(keys, page, checkpoint.build), shard)
-    live = with_gc_paused(lambda: LivePage(documents, now_ms, keep_final_ms))
+    loaded = with_gc_paused(lambda: PageInMemory(documents, now_ms, keep_final_ms))
     cursor = Cursor(checkpoint.position, checkpoint.event_id, (origin or b"").decode())
     name = page.encode()
 
     def fold(items: Sequence[LogEntry]) -> None:
         for item in items:
             if item.fields.get(b"page") == name:
-                fold_item(live, item)
+                fold_item(loaded, item)
 
     yield from replay(log, cursor, fold)
     if (yield from read_checkpoint(keys)).build != checkpoint.build:
         return (yield from read_page(log, page, now_ms, keep_final_ms))
-    return live, cursor
+    return loaded, cursor
 
 
 def _read_documents(names: PageKeys, shard: int) -> Step[Collection[AnyObservation]]:
@@ -82,10 +82,10 @@ def replay(log: Log, cursor: Cursor, take: Callable[[Sequence[LogEntry]], None])
         items[-1].move_cursor(cursor)
 
 
-def fold_item(live: LivePage, item: LogEntry) -> tuple[BeforeAfter, AnyEvent | None, str]:
+def fold_item(page: PageInMemory, item: LogEntry) -> tuple[BeforeAfter, AnyEvent | None, str]:
     """Fold an entry into a page; return its change, its event, and its error if any. Raises CodeTooOld."""
     event = item.event
     if isinstance(event, Poison):
-        return live.damage(event.subject, *event.position[:2]), None, event.reason
-    change, problem = live.evolve(event)
+        return page.damage(event.subject, *event.position[:2]), None, event.reason
+    change, problem = page.evolve(event)
     return change, None if problem else event, problem

@@ -18,9 +18,9 @@ from scratchbus.errors import Behind, BusClosed, InvalidPosition, NotFound, Scra
 from scratchbus.eventlog.cursor import check_shards
 from scratchbus.eventlog.reader import STOPPABLE_BLOCK_MS, Stop
 from scratchbus.projections.filters import Filter, FilterKeywords, count_matching, filter_of, list_arguments, matching
-from scratchbus.projections.page_in_memory import LivePage
+from scratchbus.projections.page_in_memory import PageInMemory
 from scratchbus.readmodel.scope import Core
-from scratchbus.views.live_page import Change, Live, Watcher
+from scratchbus.views.live_page import Change, LivePage, Watcher
 
 T = TypeVar("T")
 
@@ -39,7 +39,7 @@ class ViewReads:
     def __init__(self, core: Core, page: str) -> None:
         self.page = check_page(page)
         self._core = core
-        self._live: Live | None = None
+        self._live: LivePage | None = None
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of page {self.page!r}{', not open' if self._live is None else ''}>"
@@ -109,14 +109,14 @@ class ViewReads:
     def _is_closed(self) -> bool:
         return self._live is None
 
-    def _open(self) -> Live:
+    def _open(self) -> LivePage:
         if self._live is None:
             raise ViewClosed(self.page)
         return self._live
 
     def _read(
         self,
-        read: Callable[[LivePage, Filter, int | None, int | None], T],
+        read: Callable[[PageInMemory, Filter, int | None, int | None], T],
         wanted: Filter,
         limit: int | None,
         after: Observation | Position | str | None,
@@ -128,7 +128,7 @@ class ViewReads:
             self._check_known(page, wanted)
             return read(page, wanted, limit, self._below(page, after))
 
-    def _check_known(self, page: LivePage, wanted: Filter) -> None:
+    def _check_known(self, page: PageInMemory, wanted: Filter) -> None:
         """Raise UnknownType or InvalidField for a value that no observation can have."""
         registry = self._core.registry
         is_old = wanted.type is not None and wanted.type not in registry.types and page.has(("type", wanted.type))
@@ -138,7 +138,7 @@ class ViewReads:
             for status in wanted.status - statuses_of(self._core):
                 raise no_status(self._core, "status", status)
 
-    def _below(self, page: LivePage, after: Observation | Position | str | None) -> int | None:
+    def _below(self, page: PageInMemory, after: Observation | Position | str | None) -> int | None:
         if after is None:
             return None
         if isinstance(after, Observation | Position):
@@ -180,7 +180,7 @@ class ViewReads:
             f"the view of page {self.page!r} is at {live.position}, not yet at {position}, after {seconds:g} s{reason}"
         )
 
-    def _new_iteration(self) -> tuple[Live, Callable[[], bool]]:
+    def _new_iteration(self) -> tuple[LivePage, Callable[[], bool]]:
         """Return the live page, and a function that returns whether this view still follows it."""
         live = self._open()
         return live, lambda: self._live is live
@@ -190,7 +190,7 @@ class PendingChanges(Watcher):
     """The changes of a view that its iterator has not read yet."""
 
     def __init__(
-        self, woken: threading.Event | asyncio.Event, live: Live, is_open: Callable[[], bool], stop: Stop | None
+        self, woken: threading.Event | asyncio.Event, live: LivePage, is_open: Callable[[], bool], stop: Stop | None
     ) -> None:
         super().__init__(woken)
         self._changes: deque[Change] = deque()

@@ -16,7 +16,7 @@ from scratchbus.errors import BusClosed, ViewClosed
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.tail_readers import Feeds
 from scratchbus.readmodel.scope import Core
-from scratchbus.views.live_page import Live
+from scratchbus.views.live_page import LivePage
 
 
 class _SharedPage:
@@ -25,7 +25,7 @@ class _SharedPage:
     def __init__(self) -> None:
         self.starting = threading.Lock()
         self.users = 0
-        self.live: Live | None = None
+        self.live: LivePage | None = None
 
 
 class LivePages:
@@ -48,7 +48,7 @@ class LivePages:
             if shared.live is not None:
                 shared.live.abandon(ViewClosed(page))
 
-    def enter(self, page: str) -> Live:
+    def enter(self, page: str) -> LivePage:
         """Return the live page; its first view starts it. Raises EngineError, LogError or BusClosed."""
         with self._lock:
             if self._is_closed:
@@ -67,7 +67,7 @@ class LivePages:
             self.leave(page)
             raise
 
-    def leave(self, page: str, live: Live | None = None) -> None:
+    def leave(self, page: str, live: LivePage | None = None) -> None:
         """Release a page, by a view its live page; after the last view it is no longer followed."""
         with self._lock:
             shared = self._shared.get(page)
@@ -89,9 +89,9 @@ class LivePages:
             if shared.live is not None:
                 self._drop(shared.live, BusClosed())
 
-    def _start(self, page: str) -> Live:
+    def _start(self, page: str) -> LivePage:
         shard = self._run(_shard_of(self.core.log, page))
-        live = Live(self.core, page, self._feeds.feed(shard), self._spawn)
+        live = LivePage(self.core, page, self._feeds.feed(shard), self._spawn)
         self._feeds.pump(shard)
         try:
             self._run(live.start())
@@ -101,7 +101,7 @@ class LivePages:
         self._keeper.add(live)
         return live
 
-    def _drop(self, live: Live, error: ViewClosed | BusClosed) -> None:
+    def _drop(self, live: LivePage, error: ViewClosed | BusClosed) -> None:
         self._keeper.remove(live)
         live.leave(error)
 

@@ -17,7 +17,7 @@ from scratchbus.errors import BusClosed, ViewClosed
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.tail_readers import AsyncFeeds
 from scratchbus.readmodel.scope import Core
-from scratchbus.views.live_page import Live
+from scratchbus.views.live_page import LivePage
 
 
 class _SharedPage:
@@ -26,7 +26,7 @@ class _SharedPage:
     def __init__(self) -> None:
         self.starting = asyncio.Lock()
         self.users = 0
-        self.live: Live | None = None
+        self.live: LivePage | None = None
 
 
 class AsyncLivePages:
@@ -58,7 +58,7 @@ class AsyncLivePages:
     #             shared.live.abandon(ViewClosed(page))
     #
     # end
-    async def enter(self, page: str) -> Live:
+    async def enter(self, page: str) -> LivePage:
         """Return the live page; its first view starts it. Raises EngineError, LogError or BusClosed."""
         with self._lock:
             if self._is_closed:
@@ -77,7 +77,7 @@ class AsyncLivePages:
             self.leave(page)
             raise
 
-    def leave(self, page: str, live: Live | None = None) -> None:
+    def leave(self, page: str, live: LivePage | None = None) -> None:
         """Release a page, by a view its live page; after the last view it is no longer followed."""
         with self._lock:
             shared = self._shared.get(page)
@@ -104,9 +104,9 @@ class AsyncLivePages:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         # end
 
-    async def _start(self, page: str) -> Live:
+    async def _start(self, page: str) -> LivePage:
         shard = await self._run(_shard_of(self.core.log, page))
-        live = Live(self.core, page, self._feeds.feed(shard), self._spawn)
+        live = LivePage(self.core, page, self._feeds.feed(shard), self._spawn)
         self._feeds.pump(shard)
         try:
             await self._run(live.start())
@@ -116,7 +116,7 @@ class AsyncLivePages:
         self._keeper.add(live)
         return live
 
-    def _drop(self, live: Live, error: ViewClosed | BusClosed) -> None:
+    def _drop(self, live: LivePage, error: ViewClosed | BusClosed) -> None:
         self._keeper.remove(live)
         live.leave(error)
 

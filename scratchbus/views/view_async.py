@@ -11,7 +11,7 @@ from typing import Self
 from scratchbus.domain.values import Duration
 from scratchbus.engine.waits import wait_async
 from scratchbus.eventlog.reader import Stop
-from scratchbus.views.live_page import Change, Live, Watcher
+from scratchbus.views.live_page import Change, LivePage, Watcher
 from scratchbus.views.reads import PendingChanges, Reached, ViewReads
 from scratchbus.views.shared_async import AsyncLivePages
 
@@ -74,7 +74,7 @@ class AsyncPageChanges(PendingChanges):
     A time-out or cancellation while waiting for the next change loses none.
     """
 
-    def __init__(self, live: Live, is_open: Callable[[], bool], stop: Stop | None) -> None:
+    def __init__(self, live: LivePage, is_open: Callable[[], bool], stop: Stop | None) -> None:
         self._woken = asyncio.Event()
         super().__init__(self._woken, live, is_open, stop)
 

@@ -28,7 +28,7 @@ from scratchbus.eventlog import reader, tail_readers
 from scratchbus.eventlog import tail as feed
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.stored_documents import encode_document
-from scratchbus.projections.page_in_memory import LivePage
+from scratchbus.projections.page_in_memory import PageInMemory
 from scratchbus.scheduling.expiry import sweep
 from scratchbus.views import live_page, page_loader, reads
 from tests.engines import ONE
@@ -313,7 +313,7 @@ def test_counting_makes_no_models(bus, page, monkeypatch):
     page.add_many([NewObservation(type="observation", content=f"{n}") for n in range(20)])
     project(bus)
     with bus.view() as view:
-        monkeypatch.setattr(LivePage, "as_observation", None)
+        monkeypatch.setattr(PageInMemory, "as_observation", None)
         assert view.count() == 20
         assert view.count(type="observation", limit=5) == 5
         assert view.count(type="risk_alert") == 0
@@ -373,13 +373,13 @@ def test_wait_for_with_timeout_never_has_no_limit(connect):
 
 def test_a_view_that_starts_while_its_bus_closes_raises_bus_closed(connect, monkeypatch):
     bus = connect()
-    start = live_page.Live.start
+    start = live_page.LivePage.start
 
     def closes_the_bus(live):
         yield from start(live)
         bus.close()
 
-    monkeypatch.setattr(live_page.Live, "start", closes_the_bus)
+    monkeypatch.setattr(live_page.LivePage, "start", closes_the_bus)
     with pytest.raises(BusClosed):
         bus.view().__enter__()
 

@@ -58,6 +58,6 @@ def fold(log: Iterable[RawEntry], shard: int, *, page: str | None = None) -> Fol
         before, last[key] = last.get(key, ""), event.position.stream_id
         if event.prev != before:
             folded.broken[key] = f"{event.position} says that {event.prev!r} came before, not {before!r}"
-        if problem := subjects.fold_page(folded.pages[event.page], event):
+        if problem := subjects.fold_event(folded.pages[event.page], event):
             folded.broken[key] = f"{event.position}: {problem}"
     return folded

@@ -7,7 +7,7 @@ import pytest
 from scratchbus.domain.events import Added, Claimed, Cleared, Linked, StatusChanged, Updated
 from scratchbus.domain.values import moment
 from scratchbus.projections import page_in_memory
-from scratchbus.projections.page_in_memory import LivePage
+from scratchbus.projections.page_in_memory import PageInMemory
 from scratchbus.projections.stored_observation import StoredObservation
 
 START = 1_800_000_000_000
@@ -18,7 +18,7 @@ class Story:
     """A live page, and the events that happen on it, one a second."""
 
     def __init__(self):
-        self.page = LivePage((), START)
+        self.page = PageInMemory((), START)
         self.seq = 0
 
     def append(self, subject, event):
@@ -63,13 +63,13 @@ def test_a_page_built_at_once_equals_one_built_from_events(form):
     story.append("D", Claimed(holder="me", ttl=5_000, by="tool"))
     story.append("E", Updated(changes={"tags": ["b"], "owner": None}, by="tool"))
     walked = list(story.page.walk([], None))
-    built = LivePage(map(form, walked), START)
+    built = PageInMemory(map(form, walked), START)
     assert everything(built) == everything(story.page)
     for now in (START + 20_000, START + 130_000, START + 10_000_000):
         built.advance(now)
         story.page.advance(now)
         assert everything(built) == everything(story.page)
-        assert everything(LivePage(map(form, walked), now)) == everything(story.page)
+        assert everything(PageInMemory(map(form, walked), now)) == everything(story.page)
 
 
 @pytest.mark.parametrize("form", [lambda observation: observation, as_stored], ids=["models", "as stored"])
@@ -77,7 +77,7 @@ def test_initial_observations_evolve_like_added_ones(form):
     story = Story()
     for subject in "ABC":
         story.add(subject, tags=["a"], ttl=60_000)
-    built = LivePage(map(form, story.page.walk([], None)), START)
+    built = PageInMemory(map(form, story.page.walk([], None)), START)
     assert built.get("C") is built.get("C") is built.active(1)[0]
     before, after = story.append("A", Updated(changes={"tags": ["b"]}, by="tool"))
     assert built.evolve(story.last) == ((before, after), "")
@@ -185,7 +185,7 @@ def test_stale_alarms_do_not_pile_up(monkeypatch):
 
 def test_old_final_observations_are_dropped_from_every_index():
     story = Story()
-    story.page = LivePage((), START, 60_000)
+    story.page = PageInMemory((), START, 60_000)
     for subject in "ABC":
         story.add(subject, tags=["a"], ttl=10_000 if subject == "C" else None)
     story.append("A", status("archived"))

@@ -17,7 +17,7 @@ from scratchbus.eventlog.gaps import ERASED
 from scratchbus.eventlog.layouts import FOREVER, NO_TAGS, SPAN, Head
 from scratchbus.eventlog.raw_entries import RawEntry, entry_id, index_in_batch
 from scratchbus.projections.projection import Document, damage
-from scratchbus.projections.subjects import fold_page, is_remembered
+from scratchbus.projections.subjects import fold_event, is_remembered
 
 Report = Callable[[str, str, str], None]
 """Receives a fault of the log itself: kind, where, what."""
@@ -122,7 +122,7 @@ class ExpectedState:
             report("chain", position, f"says that {item.prev!r} came before it, and not {last_id!r}")
         if before is not None and item.type != before.type:
             report("chain", position, f"is of the type {item.type!r}, its observation of {before.type!r}")
-        if problem := fold_page(page.documents, item):
+        if problem := fold_event(page.documents, item):
             self._reject(item.page, item.subject, item.position, problem, report)
             return
         after = page.observation(item.subject)
