@@ -29,7 +29,7 @@ with imported_on_first_use(__name__):  # modules for opening a bus are imported 
     from scratchbus.domain import events as event_kinds
     from scratchbus.domain import registry as registries
     from scratchbus.domain import representation, values
-    from scratchbus.eventlog import consumers, cursor, foreign, newest_events, reader, tail_readers
+    from scratchbus.eventlog import cursor, foreign, newest_events, reader, subscription_state, tail_readers
     from scratchbus.eventlog import follow as followers
     from scratchbus.readmodel import histogram as histograms
     from scratchbus.readmodel import rebuild as rebuilds
@@ -360,7 +360,7 @@ class Bus(Memories):
 
     def unsubscribe(self, name: str) -> None:
         """Delete a subscription and its dead letters. Raises NotFound, or SubscriptionHeld while it is consumed."""
-        return self.converse(consumers.remove(self.core.log.keys(0), options.check_name(name)))
+        return self.converse(subscription_state.remove(self.core.log.keys(0), options.check_name(name)))
 
     def dead_letters(self, name: str | None = None) -> list[subscription.DeadLetter]:
         """Return the dead letters of a subscription, or of all, in the order of their events. Raises NotFound."""

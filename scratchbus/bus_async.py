@@ -28,7 +28,7 @@ with imported_on_first_use(__name__):  # modules for opening a bus are imported 
     from scratchbus.domain import registry as registries
     from scratchbus.domain import representation, values
     from scratchbus.engine import steps
-    from scratchbus.eventlog import consumers, cursor, foreign, newest_events, reader, tail_readers
+    from scratchbus.eventlog import cursor, foreign, newest_events, reader, subscription_state, tail_readers
     from scratchbus.eventlog import follow_async as followers
     from scratchbus.readmodel import histogram as histograms
     from scratchbus.readmodel import rebuild as rebuilds
@@ -393,7 +393,7 @@ class AsyncBus(AsyncMemories):
 
     async def unsubscribe(self, name: str) -> None:
         """Delete a subscription and its dead letters. Raises NotFound, or SubscriptionHeld while it is consumed."""
-        return await self.converse(consumers.remove(self.core.log.keys(0), options.check_name(name)))
+        return await self.converse(subscription_state.remove(self.core.log.keys(0), options.check_name(name)))
 
     async def dead_letters(self, name: str | None = None) -> list[subscription.DeadLetter]:
         """Return the dead letters of a subscription, or of all, in the order of their events. Raises NotFound."""

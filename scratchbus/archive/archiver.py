@@ -37,11 +37,11 @@ from scratchbus.errors import (
     SettingsError,
 )
 from scratchbus.eventlog.below_floor import read_floor
-from scratchbus.eventlog.consumers import drop_idle
 from scratchbus.eventlog.gaps import erased_between
 from scratchbus.eventlog.keys import ShardKeys
 from scratchbus.eventlog.lag import end_of
 from scratchbus.eventlog.raw_entries import RawEntry, entry_id, entry_position
+from scratchbus.eventlog.subscription_state import drop_idle
 from scratchbus.eventlog.trim import Archiving
 from scratchbus.readmodel.catch_up import catch_up
 from scratchbus.readmodel.scope import Core, Host

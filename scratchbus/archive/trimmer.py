@@ -11,11 +11,11 @@ from scratchbus.domain.position import BusPosition
 from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.eventlog.below_floor import read_floor
 from scratchbus.eventlog.checkpoint import read_checkpoint
-from scratchbus.eventlog.consumers import read_cursors
 from scratchbus.eventlog.keys import CURSORS, SYSTEM_PAGE
 from scratchbus.eventlog.lag import end_of, in_ms
 from scratchbus.eventlog.layouts import DAY_MS
 from scratchbus.eventlog.raw_entries import RawEntry, entry_id, entry_position, is_batch_end
+from scratchbus.eventlog.subscription_state import read_cursors
 from scratchbus.eventlog.trim import AT_ONCE, Archiving, FloorLost
 from scratchbus.projections.session import SUBJECT as SESSION
 from scratchbus.readmodel.scope import Host

@@ -33,9 +33,9 @@ from scratchbus.errors import (
 )
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.below_floor import from_archive, read_floor
-from scratchbus.eventlog.consumers import names
 from scratchbus.eventlog.ids import bound_of
 from scratchbus.eventlog.staging import abort_import
+from scratchbus.eventlog.subscription_state import names
 from scratchbus.eventlog.trim import Archiving
 from scratchbus.eventlog.writes import Op, Write
 from scratchbus.projections import event_relations

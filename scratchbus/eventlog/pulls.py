@@ -8,9 +8,9 @@ from typing import NamedTuple
 from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidField, LeaseLost, NotDelivered, SubscriptionHeld
-from scratchbus.eventlog.consumers import CursorEnd, dropped, read_state
 from scratchbus.eventlog.keys import ShardKeys
 from scratchbus.eventlog.subscription_script import run_script, subscription_script
+from scratchbus.eventlog.subscription_state import CursorEnd, dropped, read_state
 
 OUT, ACKED, WAITING = "o", "a", "w"
 """The states of an event handed out."""
@@ -81,17 +81,25 @@ def settle(
     positions: Sequence[str],
     state: str,
     *,
-    letter: str = "",
+    dead_letter: str = "",
     wait_ms: int = 0,
     attempts: int = 0,
 ) -> Step[None]:
     """Ack events that are handed out, or take them back: all of these, or none. Raises LeaseLost or NotDelivered.
 
-    With a `letter` an acked event becomes a dead letter. One that is taken back waits for `wait_ms`, and has used up
-    so many `attempts`.
+    With a `dead_letter` an acked event becomes one. An event that is taken back waits for `wait_ms`, and has used up so
+    many `attempts`.
     """
     reply = yield from run_script(
-        keys, name, "settle", *positions, token=token, state=state, letter=letter, wait_ms=wait_ms, attempts=attempts
+        keys,
+        name,
+        "settle",
+        *positions,
+        token=token,
+        state=state,
+        dead_letter=dead_letter,
+        wait_ms=wait_ms,
+        attempts=attempts,
     )
     reply = subscription_script.answer(reply, 1, 0, -1)
     if reply[0] == 0:

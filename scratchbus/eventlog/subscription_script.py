@@ -9,7 +9,7 @@ from scratchbus.engine.steps import Step, ask
 from scratchbus.eventlog.keys import ShardKeys
 
 
-@lua_script("eventlog/clock", "eventlog/consumers")
+@lua_script("eventlog/clock", "eventlog/subscription_state")
 def subscription_script(
     *positions: str,
     subscription: Key,
@@ -31,7 +31,7 @@ def subscription_script(
     position: str = "",
     attempts: int = 0,
     wait_ms: int = 0,
-    letter: str = "",
+    dead_letter: str = "",
     idle_ms: int = 0,
     out: str = "",
     state: str = "",

@@ -23,9 +23,9 @@ from scratchbus.errors import (
     NotFound,
     ScratchbusError,
 )
-from scratchbus.eventlog.consumers import CursorEnd, HeldByOther, SubscriptionLease, open_cursors, origins_of
 from scratchbus.eventlog.log_entry import LogEntry
 from scratchbus.eventlog.reader import read
+from scratchbus.eventlog.subscription_state import CursorEnd, HeldByOther, SubscriptionLease, open_cursors, origins_of
 from scratchbus.eventlog.tail import Feed, TailCursor
 from scratchbus.readmodel.scope import Core
 from scratchbus.subscriptions.dead_letters import read_redeliveries

@@ -14,10 +14,10 @@ from scratchbus.domain.quoting import encodable
 from scratchbus.engine.steps import Step, ask
 from scratchbus.errors import InvalidPosition, NotFound, PositionLost, shown
 from scratchbus.eventlog.below_floor import entries_at
-from scratchbus.eventlog.consumers import deliver_again, names, read_hash, removed
 from scratchbus.eventlog.keys import ShardKeys
 from scratchbus.eventlog.log_entry import LogEntry
 from scratchbus.eventlog.raw_entries import texts_of
+from scratchbus.eventlog.subscription_state import deliver_again, names, read_hash, removed
 from scratchbus.readmodel.scope import Core
 from scratchbus.subscriptions.options import check_name
 from scratchbus.telemetry.counters import counts

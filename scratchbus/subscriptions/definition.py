@@ -11,8 +11,8 @@ from scratchbus.domain.checks import check_flag
 from scratchbus.domain.values import delay_ms
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidField, NotFound, shown
-from scratchbus.eventlog.consumers import read_state
 from scratchbus.eventlog.pulls import Definition, define
+from scratchbus.eventlog.subscription_state import read_state
 from scratchbus.readmodel.scope import Core
 from scratchbus.subscriptions.event_filters import Filters
 from scratchbus.subscriptions.options import Terms, check_attempts, check_name, start_position

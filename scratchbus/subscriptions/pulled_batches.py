@@ -19,12 +19,19 @@ from scratchbus.engine.retry_limits import JITTER
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidTTL, LeaseLost, ScratchbusError, shown
 from scratchbus.eventlog.codec import Poison
-from scratchbus.eventlog.consumers import CursorEnd, Grant, HeldByOther, SubscriptionLease, open_cursors, origins_of
 from scratchbus.eventlog.cursor import Cursor
 from scratchbus.eventlog.entry_filter import EntryFilter
 from scratchbus.eventlog.log_entry import LogEntry
 from scratchbus.eventlog.pulls import OUT, WAITING, OutEntry, read_out
 from scratchbus.eventlog.reader import read
+from scratchbus.eventlog.subscription_state import (
+    CursorEnd,
+    Grant,
+    HeldByOther,
+    SubscriptionLease,
+    open_cursors,
+    origins_of,
+)
 from scratchbus.readmodel.scope import Core
 from scratchbus.subscriptions.consumer import NAP
 from scratchbus.subscriptions.dead_letters import read_redeliveries
@@ -125,12 +132,12 @@ class Pull:
 
     def _pull(self, lease: SubscriptionLease, grant: Grant, short_ms: int) -> Step[Attempt]:
         filters = Filters.parse(grant.filters)
-        if outstanding := read_out(grant.out):
+        if outstanding := read_out(grant.handed_out):
             return (yield from self._redeliver(lease, grant, outstanding))
-        if grant.again:
+        if grant.redeliveries:
             items, missing = yield from read_redeliveries(self._core, self._name, self._max_events)
             for dead_letter in missing:
-                yield from lease.bury(dead_letter.position, dead_letter.model_dump_json(), grant.ends)
+                yield from lease.set_aside(dead_letter.position, dead_letter.model_dump_json(), grant.ends)
             events = _events(items)
             valid = {item.position for item, _ in events}
             for item in items:

@@ -12,8 +12,8 @@ from scratchbus.domain.values import Duration, delay_ms
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidField, shown
 from scratchbus.eventlog.codec import Poison, decode_item
-from scratchbus.eventlog.consumers import drop_if_erased
 from scratchbus.eventlog.pulls import ACKED, OUT, WAITING, OutEntry, read_settling, settle
+from scratchbus.eventlog.subscription_state import drop_if_erased
 from scratchbus.readmodel.scope import Core
 from scratchbus.subscriptions.dead_letters import find_entry, set_aside, text_of
 from scratchbus.subscriptions.options import Terms, check_name, retry_seconds
@@ -66,7 +66,7 @@ def give_up(
 ) -> Step[None]:
     """Set an event aside as a dead letter; one that was erased is acked."""
     dead_letter = "" if event is None else set_aside(name, event, reason, attempts)
-    yield from settle(core.log.keys(0), name, token, [entry.position], ACKED, letter=dead_letter)
+    yield from settle(core.log.keys(0), name, token, [entry.position], ACKED, dead_letter=dead_letter)
     if dead_letter:
         yield from drop_if_erased(core.log.keys(0), name, entry.position)
 

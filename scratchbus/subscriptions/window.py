@@ -15,8 +15,8 @@ from typing import Any
 from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Step
 from scratchbus.errors import LeaseLost, NotDelivered, TooManyUnacked
-from scratchbus.eventlog.consumers import CursorEnd, Grant, SubscriptionLease
 from scratchbus.eventlog.log_entry import LogEntry
+from scratchbus.eventlog.subscription_state import CursorEnd, Grant, SubscriptionLease
 from scratchbus.eventlog.tail import TailCursor
 from scratchbus.subscriptions.dead_letters import DeadLetter, set_aside
 from scratchbus.subscriptions.delivery_state import ACKED, OUT, WAITING, WENT_AWAY, DeliveryState
@@ -59,7 +59,7 @@ class DeliveryWindow:
         self.tails: list[TailCursor] | None = None
         self.ends = grant.ends
         self.origins = grant.origins
-        self.redeliveries = grant.again
+        self.redeliveries = grant.redeliveries
         self.doubtful = ACKS_AT_ONCE + 1 if grant.is_takeover else 0
         self.is_new = grant.is_takeover
         self.received: list[LogEntry] = []
@@ -132,7 +132,7 @@ class DeliveryWindow:
         """Make an event that was to be delivered again a dead letter again."""
         with self._lock:
             self.pending.append(
-                partial(self.lease.bury, dead_letter.position, dead_letter.model_dump_json(), self._cursor_ends())
+                partial(self.lease.set_aside, dead_letter.position, dead_letter.model_dump_json(), self._cursor_ends())
             )
 
     def _insert(self, delivery: DeliveryState) -> None:
@@ -251,7 +251,7 @@ class DeliveryWindow:
         dead_letter = set_aside(self.lease.name, delivery.event, reason, attempts)
         delivery.is_noted = False  # the dead letter replaces the note
         self._finish(delivery)
-        self.pending.append(partial(self.lease.bury, str(delivery.position), dead_letter, self._cursor_ends()))
+        self.pending.append(partial(self.lease.set_aside, str(delivery.position), dead_letter, self._cursor_ends()))
 
     def _finish(self, delivery: DeliveryState) -> None:
         """Mark a delivery as done, and move the cursor past all at the front of the queue that are."""

@@ -28,8 +28,8 @@ from scratchbus.errors import (
     SubscriptionMismatch,
     TooManyUnacked,
 )
-from scratchbus.eventlog.consumers import CursorEnd, SubscriptionLease, open_cursors
 from scratchbus.eventlog.raw_entries import entry_fields
+from scratchbus.eventlog.subscription_state import CursorEnd, SubscriptionLease, open_cursors
 from scratchbus.readmodel.status import read_subscriptions
 from scratchbus.subscriptions import (
     AsyncDelivery,

@@ -10,7 +10,7 @@ import pytest
 from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Step
 from scratchbus.errors import EngineError, LogRewound
-from scratchbus.eventlog import checkpoint, consumers, staging
+from scratchbus.eventlog import checkpoint, staging, subscription_state
 from scratchbus.eventlog import trim as trimming
 from scratchbus.eventlog.keys import ShardKeys
 from scratchbus.readmodel import rebuild_lease
@@ -25,8 +25,8 @@ def archiving() -> trimming.Archiving:
     return trimming.Archiving(KEYS, "token", "who", 1)
 
 
-def lease() -> consumers.SubscriptionLease:
-    return consumers.SubscriptionLease(KEYS, "name", "token", "who", 1)
+def lease() -> subscription_state.SubscriptionLease:
+    return subscription_state.SubscriptionLease(KEYS, "name", "token", "who", 1)
 
 
 CONVERSATIONS: dict[str, Callable[[], Step[Any]]] = {
@@ -38,9 +38,9 @@ CONVERSATIONS: dict[str, Callable[[], Step[Any]]] = {
     ),
     "rebuild: take": lambda: rebuild_lease.take(KEYS, "who"),
     "rebuild: switch": lambda: rebuild_lease.RebuildLease(KEYS, "token", 2, 1).switch(),
-    "subscription: keep": lambda: lease().keep([consumers.CursorEnd(POSITION, "id")], ""),
+    "subscription: keep": lambda: lease().keep([subscription_state.CursorEnd(POSITION, "id")], ""),
     "subscription: take": lambda: lease().take("{}", "1-1"),
-    "subscription: remove": lambda: consumers.remove(KEYS, "name"),
+    "subscription: remove": lambda: subscription_state.remove(KEYS, "name"),
     "import: take": lambda: staging.Staging(KEYS).take(),
     "import: switch": lambda: staging.Staging(KEYS).switch("", "1-1|x"),
 }

@@ -8,8 +8,8 @@ from pydantic import BaseModel
 
 from scratchbus.domain.values import moment
 from scratchbus.engine.steps import Step, ask_all
-from scratchbus.eventlog.consumers import cursors_of, names, texts
 from scratchbus.eventlog.lag import Lag, in_ms, read_lags
+from scratchbus.eventlog.subscription_state import cursors_of, names, texts
 from scratchbus.readmodel.scope import Core
 
 

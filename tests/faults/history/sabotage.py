@@ -14,8 +14,8 @@ from scratchbus.engine.scripts import Script
 from scratchbus.engine.steps import Call
 from scratchbus.eventlog import append_script
 from scratchbus.eventlog.codec import Poison
-from scratchbus.eventlog.consumers import CursorEnd
 from scratchbus.eventlog.log_entry import LogEntry
+from scratchbus.eventlog.subscription_state import CursorEnd
 from scratchbus.page import Page
 from scratchbus.readmodel.fold import Fold
 from scratchbus.subscriptions.window import DeliveryWindow

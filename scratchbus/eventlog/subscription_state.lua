@@ -1,5 +1,5 @@
 -- Changes a durable subscription: its definition, lease, cursor, failed events and dead letters.
--- Without the lease only "take", "pull", "declare", "define", "remove", "again" and "idle" change anything.
+-- Without the lease only "take", "pull", "declare", "define", "remove", "redeliver" and "idle" change anything.
 --
 -- `out` has the events handed out to a pulling client, from the first one that it has not acked: each is
 -- position|event id|1 if it is a redelivered dead letter|state|attempt|due (ms), the state `o` (out), `a` (acked)
@@ -11,12 +11,12 @@ local call = redis.call
 local OUT_ENTRY = '^([^|]+)|([^|]*)|(%d)|(%a)|(%d+)|(%d+)$'
 
 local function field(name) return call('HGET', SUBSCRIPTION, name) or '' end
-local function done(position)
+local function forget_failures(position)
   call('HDEL', AGAIN, position)
   if field('trying') == position then call('HDEL', SUBSCRIPTION, 'trying', 'attempts', 'due') end
 end
 
-local function all(text, pattern)
+local function matches(text, pattern)
   local found = {}
   for word in string.gmatch(text, pattern) do found[#found + 1] = word end
   return found
@@ -27,8 +27,9 @@ local function number(id) return tonumber(string.match(id, '%d+$')) end
 -- Moves the cursor forward to CURSOR, never back. EVENTS has the ids of the events there: another log, as after a
 -- failover, may have other events at these positions.
 local function move_on()
-  local at, ids, new_ids = all(field('cursor'), '[^,]+'), all(field('events'), '[^ ]+'), all(EVENTS, '[^ ]+')
-  for n, id in ipairs(all(CURSOR, '[^,]+')) do
+  local at, ids = matches(field('cursor'), '[^,]+'), matches(field('events'), '[^ ]+')
+  local new_ids = matches(EVENTS, '[^ ]+')
+  for n, id in ipairs(matches(CURSOR, '[^,]+')) do
     local before = at[n] or id
     if not at[n] or number(id) > number(before) then
       at[n], ids[n] = id, new_ids[n]
@@ -47,7 +48,7 @@ end
 -- Whether the cursor is at an event or after it.
 local function is_passed(position)
   local n, id = cursor_of(position)
-  local at = all(field('cursor'), '[^,]+')[n]
+  local at = matches(field('cursor'), '[^,]+')[n]
   return at ~= nil and number(id) <= number(at)
 end
 
@@ -55,7 +56,7 @@ end
 local function pass(position, event_id)
   if is_passed(position) then return end
   local n, id = cursor_of(position)
-  local at, ids = all(field('cursor'), '[^,]+'), all(field('events'), '[^ ]+')
+  local at, ids = matches(field('cursor'), '[^,]+'), matches(field('events'), '[^ ]+')
   for k, each in ipairs(at) do ids[k] = ids[k] or each .. '|' end
   at[n], ids[n] = id, position .. '|' .. event_id
   call('HSET', SUBSCRIPTION, 'cursor', table.concat(at, ','), 'events', table.concat(ids, ' '))
@@ -64,8 +65,8 @@ end
 local function read_out()
   local found = {}
   for word in string.gmatch(field('out'), '[^ ]+') do
-    local position, id, again, state, attempt, due = string.match(word, OUT_ENTRY)
-    found[#found + 1] = {position, id, again, state, tonumber(attempt), due}
+    local position, id, is_redelivered, state, attempt, due = string.match(word, OUT_ENTRY)
+    found[#found + 1] = {position, id, is_redelivered, state, tonumber(attempt), due}
   end
   return found
 end
@@ -160,12 +161,12 @@ if OPERATION == 'remove' then
   return {1}
 end
 
-if OPERATION == 'again' then -- redelivers the dead letters at these positions
+if OPERATION == 'redeliver' then -- redelivers the dead letters at these positions
   local moved = 0
   for i = FIRST, #ARGV do
-    local letter = call('HGET', DEAD, ARGV[i])
-    if letter then
-      call('HSET', AGAIN, ARGV[i], letter)
+    local dead_letter = call('HGET', DEAD, ARGV[i])
+    if dead_letter then
+      call('HSET', AGAIN, ARGV[i], dead_letter)
       call('HDEL', DEAD, ARGV[i])
       moved = moved + 1
     end
@@ -196,10 +197,10 @@ if OPERATION == 'keep' then
 elseif OPERATION == 'note' then
   call('HSET', SUBSCRIPTION, 'trying', POSITION, 'attempts', ATTEMPTS, 'due', int(now + WAIT_MS))
 elseif OPERATION == 'done' then
-  done(POSITION)
-elseif OPERATION == 'bury' then
-  call('HSET', DEAD, POSITION, LETTER)
-  done(POSITION)
+  forget_failures(POSITION)
+elseif OPERATION == 'set aside' then
+  call('HSET', DEAD, POSITION, DEAD_LETTER)
+  forget_failures(POSITION)
   move_on()
 elseif OPERATION == 'hand out' then
   move_on()
@@ -218,8 +219,8 @@ elseif OPERATION == 'settle' then -- acks or takes back events of a pulling clie
     if entry and entry[4] == 'o' then
       entry[4] = STATE
       if STATE == 'w' then entry[5], entry[6] = entry[5] + ATTEMPTS, int(now + WAIT_MS) end
-      if STATE == 'a' then done(entry[1]) end
-      if LETTER ~= '' then call('HSET', DEAD, entry[1], LETTER) end
+      if STATE == 'a' then forget_failures(entry[1]) end
+      if DEAD_LETTER ~= '' then call('HSET', DEAD, entry[1], DEAD_LETTER) end
     end
   end
   while entries[1] and entries[1][4] == 'a' do

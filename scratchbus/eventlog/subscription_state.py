@@ -1,4 +1,4 @@
-"""Conversations about a durable subscription. All are safe to repeat."""
+"""The stored state of durable subscriptions. All conversations about it are safe to repeat."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class Grant(NamedTuple):
     """A lease just taken, and the state of its subscription. `ends` are the handled positions, by shard.
 
     `trying` is the position, as text, of the event that failed `attempts` times and must wait another `wait_ms`.
-    `is_takeover`: the previous holder did not release the lease. `again`: how many dead letters are to be redelivered.
-    `out` lists the events that a pulling client has not settled (see `pulls.OutEntry`). `filters` and `max_attempts`
-    come from the definition, `now` is the engine's time (ms).
+    `is_takeover`: the previous holder did not release the lease. `redeliveries`: how many dead letters are to be
+    redelivered. `handed_out` lists the events that a pulling client has not settled (see `pulls.OutEntry`). `filters`
+    and `max_attempts` come from the definition, `now` is the engine's time (ms).
     """
 
     ends: list[CursorEnd]
@@ -49,8 +49,8 @@ class Grant(NamedTuple):
     attempts: int
     wait_ms: int
     is_takeover: bool
-    again: int
-    out: str = ""
+    redeliveries: int
+    handed_out: str = ""
     filters: str = ""
     max_attempts: int | None = None
     now: int = 0
@@ -87,14 +87,17 @@ class SubscriptionLease(NamedTuple):
     def _take(self, operation: str, filters: str, start: str, reset: bool) -> Step[Grant | HeldByOther]:
         reply = yield from self._begin(operation, filters, start, reset)
         if reply[0] == 1:
-            cursor, origins, trying, events, out, stored, max_attempts, now = (
+            cursor, origins, trying, events, handed_out, stored, max_attempts, now = (
                 part.decode() for part in (*reply[1:4], *reply[8:])
             )
             ids = dict(event.split("|", 1) for event in events.split())
             ends = [CursorEnd(at, ids.get(str(at), "")) for at in BusPosition.parse(cursor).shards]
             grant = Grant(ends, origins, trying, reply[4], reply[5], bool(reply[6]), reply[7])
             return grant._replace(
-                out=out, filters=stored, max_attempts=int(max_attempts) if max_attempts else None, now=int(now)
+                handed_out=handed_out,
+                filters=stored,
+                max_attempts=int(max_attempts) if max_attempts else None,
+                now=int(now),
             )
         if reply[0] == -2:
             raise removed(self.name)
@@ -131,9 +134,9 @@ class SubscriptionLease(NamedTuple):
         """Forget the failures of an event, and that it was to be redelivered. Raises LeaseLost."""
         yield from self._hold("done", position=position)
 
-    def bury(self, position: str, letter: str, ends: Sequence[CursorEnd]) -> Step[None]:
+    def set_aside(self, position: str, dead_letter: str, ends: Sequence[CursorEnd]) -> Step[None]:
         """Make an event a dead letter and move the cursor, in one step. Raises LeaseLost."""
-        yield from self._hold("bury", position=position, letter=letter, **_script_arguments(ends))
+        yield from self._hold("set aside", position=position, dead_letter=dead_letter, **_script_arguments(ends))
         yield from drop_if_erased(self.keys, self.name, position)
 
     def hand_out(self, entries: Sequence[object], ends: Sequence[CursorEnd], origins: str) -> Step[None]:
@@ -193,7 +196,7 @@ def remove(keys: ShardKeys, name: str) -> Step[None]:
 
 def deliver_again(keys: ShardKeys, name: str, positions: list[str]) -> Step[int]:
     """Mark dead letters for redelivery; return how many there were."""
-    match (yield from run_script(keys, name, "again", *positions)):
+    match (yield from run_script(keys, name, "redeliver", *positions)):
         case [int(count)]:
             return count
         case reply:
