@@ -15,7 +15,7 @@ from scratchbus.cli.invocation import Invocation, OpenPage, pass_invocation, wit
 from scratchbus.cli.output import Cell, progress_bar
 from scratchbus.cli.text import one_line, plural
 from scratchbus.daemon import INTERNAL
-from scratchbus.errors import InvalidField, InvalidInput
+from scratchbus.errors import InvalidField
 
 
 @command(examples=("scratchbus rebuild",))
@@ -151,7 +151,7 @@ def import_(invocation: Invocation, file: BinaryIO, form: str, kind: str | None)
         before = bus.position()
         count = bus.import_events(file, _bytes_read(file, update_bar))
         if not count:
-            raise InvalidInput(f"{file.name} is empty, so nothing was imported; check the command that wrote it")
+            invocation.out.note(f"{file.name} is empty: it is the export of an empty bus, or the export failed")
         is_new = all(end.seq == 0 for end in before.shards)
         added = count if is_new else min(count, sum(1 for _ in bus.events(before)))
     name = bus.settings.bus

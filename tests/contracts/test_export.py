@@ -151,6 +151,11 @@ def test_a_line_that_is_too_long_is_refused(copy: Bus) -> None:
         copy.import_events(["x" * 16_777_217])
 
 
+def test_the_export_of_an_empty_bus_is_imported(bus: Bus, copy: Bus) -> None:
+    assert export(bus) == []
+    assert copy.import_events(io.BytesIO()) == 0
+
+
 def test_an_export_in_a_file_is_imported(bus: Bus, copy: Bus, tmp_path: Path) -> None:
     live(bus)
     file = tmp_path / "all.jsonl"
