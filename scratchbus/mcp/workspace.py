@@ -70,16 +70,21 @@ class Workspace:
         return {**self.own_values, "scopes": self.identity.knowledge}
 
     async def enter(self, session: str) -> None:
-        """Use the memory of a session that was started from the current one. Raises NotFound for any other."""
+        """Use the memory of a session that was started from the current one. Raises NotFound for any other.
+
+        To enter the current one again, as a retry does, changes nothing.
+        """
         child = await self.bus.session(session)
-        if child is None or child.parent != self.session:
+        is_entered = self._entered[-1:] == [session]
+        if child is None or not (is_entered or child.parent == self.session):
             raise NotFound(
                 f"session: {session!r} was not started from your session {self.session}; start one with spawn_session"
                 " or fork_session"
             )
         if child.ended:
             raise NotFound(f"session: {session!r} has ended; start another with spawn_session or fork_session")
-        self._entered.append(session)
+        if not is_entered:
+            self._entered.append(session)
 
     async def leave(self, event_id: str | None) -> tuple[str, str | None]:
         """End the session entered last; return it and the session it was entered from, the same for a retry.

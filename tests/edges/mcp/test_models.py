@@ -249,6 +249,14 @@ async def test_a_spawned_session_is_entered_and_ended(connect: Connect):
         assert "was not started from your session" in await other.fail("enter_session", session=child)
 
 
+async def test_a_session_that_is_entered_again_is_ended_once(connect: Connect):
+    async with connect(session="s1") as agent:
+        child = (await agent.do("spawn_session"))["session"]
+        for _ in range(2):  # the answer to the first call may have been lost
+            assert await agent.do("enter_session", session=child) == {"session": child}
+        assert await agent.do("end_session") == {"ended": child, "session": "s1"}
+
+
 async def test_a_connection_cannot_end_its_own_session(connect: Connect):
     async with connect(session="s1") as agent:
         error = await agent.fail("end_session", event_id="e-1")
