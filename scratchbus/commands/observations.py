@@ -34,17 +34,20 @@ def read_target(
 ) -> Step[tuple[Observation | None, ObservationType | None]]:
     """Return the observation to change, and its type.
 
-    With an event id, a missing observation is no error yet: this may be a retry of the write that removed it.
+    With an event id, a missing observation is no error yet: this may be a retry of a write from before it was removed,
+    or of the write that removed it. Its type is None if its head was dropped.
     """
     found = yield from get(core.log, page, [id], core.fresh)
     before = found.get(id)
     if before is not None:
-        name: str | None = before.type
-    else:
-        head = (yield from read_head(core.log, page, id)) if event_id is not None else None
-        name = head.type if head else None
-    if name is None:
+        name = before.type
+    elif event_id is None:
         raise not_found(page, id)
+    else:
+        head = yield from read_head(core.log, page, id)
+        if head is None:
+            return None, None
+        name = head.type
     return before, core.registry.types.get(name) or (yield from type_or_none(core, name))
 
 

@@ -1167,3 +1167,26 @@ def test_session_is_forked_onto_a_shard_that_was_archived_since_the_last_write(b
     archive_later(bus, name, clock)
     assert bus.fork_session(parent, session=fork, event_id=event_id) == fork
     assert [turn.content for turn in bus.turns(fork).list()] == ["hello"]
+
+
+def test_retries_of_writes_to_a_cleared_observation_get_their_results_when_its_head_is_dropped(bus):
+    page, ids = bus.page(), [each.id for each in fill(bus, 4)]
+    writes = [
+        lambda: page.resolve(ids[0], event_id="EV-1"),
+        lambda: page.update(ids[1], content="new", tags=["u"], event_id="EV-2"),
+        lambda: page.link(ids[2], "goal-1", event_id="EV-3"),
+        lambda: page.update(ids[3], content="new", status="resolved", event_id="EV-4"),
+    ]
+    results = [write() for write in writes]
+    for id in ids[1:3]:
+        page.resolve(id)
+    page.clear_resolved(ids)
+    fill(bus, 20)
+    project(bus)
+    archive(bus)
+    assert not any(send(bus, "HMGET", keys_of(bus).heads("main"), *ids))
+    length = log_length(bus)
+    assert [write() for write in writes] == results
+    with pytest.raises(NotFound, match=f"there is no {ids[0]} on page"):
+        page.resolve(ids[0], event_id="EV-5")
+    assert log_length(bus) == length
