@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from datetime import timedelta
 
 import pytest
 
@@ -599,12 +600,23 @@ def test_an_invalid_secret_is_refused(bus, secret):
 
 
 @pytest.mark.engines("memory")
+@pytest.mark.parametrize("lease", [timedelta(seconds=1), timedelta(hours=12)])
+def test_a_lease_lasts_from_one_second_to_twelve_hours(declared, page, clock, lease):
+    fill(page, 1)
+    assert contents(declared.pull("router", lease=lease)) == ["0"]
+    clock.advance(lease - timedelta(milliseconds=1))
+    assert contents(declared.pull("router")) == []
+    clock.advance("1ms")
+    assert contents(declared.pull("router")) == ["0"]
+
+
+@pytest.mark.engines("memory")
 def test_bad_arguments_are_refused(declared, page):
     fill(page, 1)
     for maximum in (0, 1001):
         with pytest.raises(InvalidField):
             declared.pull("router", max=maximum)
-    for lease in ("500ms", "13h", "never"):
+    for lease in ("999ms", "13h", 43_200_001 / 1000, "never"):
         with pytest.raises(InvalidTTL):
             declared.pull("router", lease=lease)
     with pytest.raises(InvalidTTL):

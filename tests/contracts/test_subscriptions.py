@@ -39,6 +39,7 @@ from scratchbus.subscriptions import (
     consumer,
     window,
 )
+from scratchbus.telemetry.counters import counts
 from tests.clock import renew_a_minute_at_each_check
 from tests.engines import ALL
 from tests.inspection import forget, keys_of, now_ms, raw_append, send
@@ -351,6 +352,20 @@ def test_a_hung_handler_loses_its_lease(connect):
             assert contents(deliveries, 2) == ["0", "1"]
             with pytest.raises(LeaseLost):
                 late.ack()
+
+
+def test_the_time_from_a_delivery_to_its_ack_or_failure_is_counted(bus, page, process_clock):
+    fill(page, 2)
+    counted = counts.subscriptions["router"]
+    before = counted.took.sum
+    with bus.subscribe("router") as deliveries:
+        acked, failed = next(deliveries), next(deliveries)
+        process_clock.advance("2s")
+        acked.ack()
+        assert 2 <= counted.took.sum - before < 4
+        process_clock.advance("1s")
+        failed.fail("no")
+        assert 5 <= counted.took.sum - before < 7
 
 
 def test_acks_of_other_events_do_not_renew_the_lease_of_a_hung_handler(bus, page, clock, process_clock):

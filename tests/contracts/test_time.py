@@ -11,7 +11,7 @@ from scratchbus import NewObservation
 from scratchbus.domain.position import BusPosition
 from scratchbus.engine.steps import Pause
 from scratchbus.errors import CodeTooOld, EngineUnreachable, InvalidField, InvalidTTL, LogBlocked, UnknownField
-from scratchbus.scheduling import expiry
+from scratchbus.scheduling import expiry, reminders
 from scratchbus.scheduling.expiry import run_expirer, sweep
 from scratchbus.scheduling.reminders import react, remind
 from scratchbus.telemetry.counters import counts
@@ -454,6 +454,23 @@ def test_reminders_continue_after_missing_events_and_log_them(bus, page, capfd, 
     while bus.converse(react(bus.core))[1]:
         pass
     assert page.get(reminder.id).due_at is not None
+
+
+@pytest.mark.damages_the_log
+def test_reminders_match_every_event_after_missing_ones(bus, page, monkeypatch):
+    monkeypatch.setattr(reminders, "CHUNK", 1)
+    reminder = page.add("reminder", "look again", remind_on={"type": "risk_alert"})
+    while bus.converse(react(bus.core))[1]:
+        pass
+    for content in ("gone", "last"):
+        page.add("observation", content)
+    page.add("risk_alert", "now")
+    project(bus)
+    send(bus, "XTRIM", keys_of(bus).log, "MAXLEN", 2)
+    before = counts.missed
+    while bus.converse(react(bus.core))[1]:
+        pass
+    assert (page.get(reminder.id).due_at is not None, counts.missed - before) == (True, 1)
 
 
 @pytest.mark.parametrize("is_trigger_archived", [False, True])

@@ -196,6 +196,13 @@ def test_a_doubtful_confirmation_does_not_count(page, evaluator, evaluate, flaw)
     assert page.get(waiting.id).status == "active"
 
 
+def test_a_confirmation_with_just_enough_confidence_counts(page, evaluator, evaluate):
+    waiting = page.add("pending_confirmation", "Confirm it", context={"task_id": "t"})
+    page.add("observation", "Yes", tags=["confirmed"], context={"task_id": "t"}, confidence=0.3)
+    evaluate(evaluator)
+    assert page.get(waiting.id).status == "resolved"
+
+
 def test_a_reopened_confirmation_needs_a_newer_answer(page, evaluator, evaluate):
     def confirm():
         page.add("observation", "Yes", tags=["confirmed"], context={"task_id": "t"})

@@ -220,6 +220,7 @@ def test_syntax_that_re2_lacks_is_named(text: str, reason: str):
     ("text", "words"),
     [
         (r"^(?P<c>no )?(?P<h>\w+)(?(c)!|\?)$", ["no ", "a", "!", "?"]),
+        (r"^(?P<c>no )?(?P<h>\w+)(?(c)!)$", ["no ", "a", "!"]),
         (r"^(?:(?P<c>\d+)|x) (?P<h>(?(c)a+|b+))$", ["1 ", "x ", "a", "b"]),
         (r"^(?:(?! from ).)*? from (?P<h>\S+)(?:(?! from ).)*$", ["from", " ", "f", "x", " from "]),
         (r"^(?:(?!aab).)*(?P<h>c?)$", ["a", "b", "c"]),

@@ -167,8 +167,9 @@ def test_a_failing_journalctl_is_an_error_with_its_reason(bus, page, journald, w
     once(watch(), bus)
     state = tmp_path / "state.json"
     state.write_text(state.read_text().replace("s=4f1a", "lost"))
-    with pytest.raises(InvalidInput, match=r"Failed to seek to cursor.*--from-start"):
-        once(watch(), bus)
+    for follow in (False, True):
+        with pytest.raises(InvalidInput, match=r"Failed to seek to cursor.*--from-start"):
+            watch().run(bus, threading.Event(), follow=follow)
     once(watch(from_start=True), bus)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(InvalidInput, match="no journalctl"):
