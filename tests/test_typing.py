@@ -16,7 +16,8 @@ from datetime import UTC, datetime
 
 from pydantic import BaseModel
 
-from scratchbus import AnyEvent, AsyncBus, Bus, Job, NewObservation, events, payload_of
+from scratchbus import AnyEvent, AsyncBus, Bus, Context, Duration, Job, Moment, NewObservation, Observation
+from scratchbus import TokenCounter, When, events, payload_of
 
 
 @payload_of("risk_alert")
@@ -42,6 +43,18 @@ page.list(since=5)  # refused
 
 alert: FraudAlert = story.payload(FraudAlert)
 wrong: str = story.payload(FraudAlert)  # refused
+
+
+def remind(text: str, at: Moment, ttl: Duration) -> Observation:
+    return page.add("reminder", text, remind_at=at, ttl=ttl)
+
+
+def context(count: TokenCounter) -> Context:
+    return bus.context.assemble(page="main", counter=count)
+
+
+def was(when: When) -> list[Observation]:
+    return page.as_of(when).active()
 
 
 def about(event: AnyEvent) -> str:
