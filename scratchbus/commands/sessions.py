@@ -124,7 +124,9 @@ def begin(core: Core, parent: str, id: str | None, is_fork: bool, copy: bool, ev
 def _begin(core: Core, beginning: _Beginning) -> Step[str]:
     """Begin a session, or continue if it was interrupted; return its id."""
     page = page_of_session(beginning.parent)
-    if (yield from _is_begun(core, beginning)):
+    if (child := (yield from _begun(core, beginning))) is not None:
+        if child.ended and not (beginning.is_given or beginning.is_fresh):
+            raise SessionOver(beginning.id)
         if beginning.is_given:
             first = yield from _spawn_event(core, page, beginning.id)
             if (first.id, first.copied) == (beginning.event_id, not beginning.copies):
@@ -155,16 +157,16 @@ def _id_of(core: Core, event_id: str) -> str:
     return f"s-{short_hash(f'{core.by} {event_id}')}"
 
 
-def _is_begun(core: Core, beginning: _Beginning) -> Step[bool]:
-    """Return whether the session has begun, from the same parent and in the same way. Else raises SessionExists."""
+def _begun(core: Core, beginning: _Beginning) -> Step[Session | None]:
+    """Return the session if it has begun, from the same parent and in the same way. Raises SessionExists."""
     child = page_of_session(beginning.id)
     keys = core.log.keys(core.log.shard(child))
     if not (yield from ask(keys.shard, "HLEN", keys.heads(child))):
-        return False
+        return None
     known = yield from get_session(core, beginning.id)
     if known is None or (known.parent, known.fork) != (beginning.parent, beginning.is_fork):
         raise SessionExists(beginning.id)
-    return True
+    return known
 
 
 def _spawn_event(core: Core, page: str, id: str) -> Step[SessionSpawned]:

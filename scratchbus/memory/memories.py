@@ -89,7 +89,8 @@ class Memories:
         """Start a session from a parent, and return its id; its notepad is empty, or a copy of its parent's.
 
         The two are independent from then on. Calling it again with the same `session` or `event_id` completes an
-        interrupted call, and otherwise changes nothing. Raises SessionExists, or SessionOver if the parent has ended.
+        interrupted call, and otherwise changes nothing. Any valid name can be a parent. Raises SessionExists, or
+        SessionOver if the parent has ended, or the child of this name and no `event_id` marks a retry.
         """
         return self.converse(sessions.begin(self.core, parent, session, False, copy_notepad, event_id))
 
@@ -104,7 +105,7 @@ class Memories:
         """End a session: archive its notes, notepad and todo list in one step.
 
         They read as empty from then on, and writes raise SessionOver; `history` and `as_of` still return their past.
-        Ending a session again changes nothing.
+        Ending a session again changes nothing. Any valid name can be ended, even one to which nothing was written.
         """
         return self.converse(sessions.end(self.core, session, event_id))
 

@@ -108,6 +108,30 @@ def test_an_existing_session_cannot_be_started(bus):
     assert bus.notepad("there").read() == "mine"
 
 
+def test_an_ended_child_cannot_be_started_again_except_by_a_retry(bus):
+    bus.spawn_session("p", session="named")
+    bus.fork_session("p", session="fork")
+    retried = bus.spawn_session("p", session="retried", event_id="EV-1")
+    for child in ("named", "fork", "retried"):
+        bus.end_session(child)
+    length = log_length(bus)
+    for again in (
+        lambda: bus.spawn_session("p", session="named"),
+        lambda: bus.fork_session("p", session="fork"),
+    ):
+        with pytest.raises(SessionOver, match="has ended and its memories are archived; start another session"):
+            again()
+    assert bus.spawn_session("p", session="retried", event_id="EV-1") == retried
+    assert log_length(bus) == length
+
+
+def test_a_session_without_memories_can_end(bus):
+    assert bus.sessions(["unused"]) == []
+    assert bus.end_session("unused").ended
+    with pytest.raises(SessionOver):
+        bus.notepad("unused").write("late")
+
+
 CUT_SHORT = """
 import os, signal, sys
 from scratchbus import Bus
