@@ -96,10 +96,16 @@ class NotReady(Conflict):
 
 
 class StaleFence(Conflict):
-    """The claim of this fence has ended."""
+    """The claim of this fence has ended, or no claim has had this fence."""
 
     def __init__(self, id: str, fence: int, actual: int) -> None:
-        super().__init__(f"{id}: the claim with fence {fence} has ended (the latest fence is {actual}); claim it again")
+        if fence > actual:
+            latest = f"the latest is {actual}" if actual else "it was never claimed"
+            super().__init__(f"{id}: no claim has fence {fence} ({latest}); pass the fence of your claim, or claim it")
+        else:
+            super().__init__(
+                f"{id}: the claim with fence {fence} has ended (the latest fence is {actual}); claim it again"
+            )
         self.id = id
         self.fence = fence
         self.actual = actual

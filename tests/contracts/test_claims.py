@@ -113,6 +113,17 @@ def test_claim_ends_at_the_millisecond_of_its_end(page, observation, clock):
     assert page.claim(observation.id, by="second").fence == claim.fence + 1
 
 
+def test_a_fence_that_never_existed_is_named(page, observation):
+    with pytest.raises(
+        StaleFence, match=r"no claim has fence 7 \(it was never claimed\); pass the fence of your claim"
+    ):
+        page.update(observation.id, content="late", fence=7)
+    page.claim(observation.id)
+    with pytest.raises(StaleFence, match=r"no claim has fence 7 \(the latest is 1\)") as refused:
+        page.update(observation.id, content="late", fence=7)
+    assert (refused.value.fence, refused.value.actual) == (7, 1)
+
+
 def test_stale_fence_changes_nothing(bus, connect, observation, clock):
     slow, quick = connect("slow").page(), connect("quick").page()
     lapsed = slow.claim(observation.id, ttl="30s")
