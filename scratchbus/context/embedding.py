@@ -51,6 +51,8 @@ class Vectors:
 
     def __init__(self, index: RecallIndex, embedder: Embedder) -> None:
         """Keep the embedder; compute nothing yet. Raises InvalidField if it is not an embedder."""
+        if isinstance(embedder, type):
+            raise InvalidField("embedder", f"{embedder.__name__} is a class; pass an instance of it")
         if not callable(getattr(embedder, "embed", None)):
             raise InvalidField("embedder", f"{shown(embedder)} has no method `embed`; pass an object that has it")
         self.embedder = embedder
@@ -58,6 +60,7 @@ class Vectors:
         self._lock = threading.Lock()
         self._index = index
         self._table = index.open_table(self)
+        self._is_loaded = False
         self._length = 0
         self._indexed: tuple[int, frozenset[int]] = -1, frozenset()
 
@@ -72,6 +75,8 @@ class Vectors:
         text.
         """
         with self._lock:
+            with self._index.changing() as database:
+                self._load(database)  # before the embedder, which may be slow, works for nothing
             (vector,) = self._embed([question])
             if not any(vector):
                 return []
@@ -85,11 +90,16 @@ class Vectors:
                 ]
             return sorted(found, key=lambda each: (each[1], -each[0]))[:limit]
 
+    def _load(self, database: sqlite3.Connection) -> None:
+        """Load sqlite-vec, unless it is loaded. Raises ScratchbusError."""
+        if not self._is_loaded:
+            _load_extension(database)
+            self._is_loaded = True
+
     def _begin(self, database: sqlite3.Connection, length: int) -> None:
         """Create the table for vectors of this length, unless it exists."""
         if self._length:
             return
-        _load_extension(database)
         database.execute(
             f"CREATE VIRTUAL TABLE {self._table} USING vec0"
             "(row INTEGER PRIMARY KEY, page_number INTEGER PARTITION KEY,"

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from scratchbus import AsyncBus, Bus
+from scratchbus.context import embedding, recall_index
 from scratchbus.context import recall as recall_module
-from scratchbus.context import recall_index
 from scratchbus.engine import drivers
 from scratchbus.errors import InvalidField, InvalidName, InvalidPosition, ScratchbusError
 from scratchbus.readmodel.memory_cache import catch_up_together
@@ -456,7 +456,13 @@ def test_two_embedders_keep_their_vectors_apart(bus):
         assert texts(first.result(PATIENCE)) == ["an automobile"]
 
 
-async def test_an_embedder_does_not_block_the_event_loop(engine: Engine, bus_name: str):
+@pytest.fixture
+def without_sqlite_vec(monkeypatch):
+    """Let a recall reach the embedder even where sqlite-vec cannot be loaded."""
+    monkeypatch.setattr(embedding, "_load_extension", lambda database: None)
+
+
+async def test_an_embedder_does_not_block_the_event_loop(engine: Engine, bus_name: str, without_sqlite_vec: None):
     threads = []
 
     class Slow(Toy):
@@ -467,7 +473,7 @@ async def test_an_embedder_does_not_block_the_event_loop(engine: Engine, bus_nam
     async with AsyncBus.connect(engine.url, source="tester", bus=bus_name, shards=engine.shards) as bus:
         note = (await bus.notes("s1").add("an automobile")).note
         for moment in (None, note.position):
-            with suppress(ScratchbusError):  # where SQLite loads no extensions
+            with suppress(sqlite3.OperationalError):  # there is no sqlite-vec to search the vectors
                 await bus.recall("car", sessions=["s1"], at=moment, embedder=Slow())
     assert threads
     assert threading.get_ident() not in threads
@@ -478,6 +484,17 @@ def test_an_invalid_embedder_is_refused(bus):
         bus.recall("x", sessions=["s1"], embedder=5)
     with pytest.raises(InvalidField, match="embedder: 5 has no method `embed`"):
         bus.recall("x", sessions=["s1"], embedder=5, at=bus.notes("s1").add("x").note.position)
+    with pytest.raises(InvalidField, match="embedder: Toy is a class; pass an instance of it"):
+        bus.recall("x", sessions=["s1"], embedder=Toy)
+
+
+def test_an_embedder_is_not_called_without_sqlite_vec(bus, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sqlite_vec", None)
+    bus.notes("s1").add("an automobile")
+    toy = Toy()
+    with pytest.raises(ScratchbusError, match="search by meaning needs the package sqlite-vec"):
+        bus.recall("car", sessions=["s1"], embedder=toy)
+    assert toy.texts == []
 
 
 @pytest.mark.parametrize(
@@ -495,7 +512,7 @@ def test_an_invalid_embedder_is_refused(bus):
         [[1.0] * 8_192],
     ],
 )
-def test_wrong_embedder_results_are_refused(bus, vectors):
+def test_wrong_embedder_results_are_refused(bus, vectors, without_sqlite_vec):
     class Wrong:
         def embed(self, texts: Sequence[str], /) -> Any:
             return vectors
