@@ -11,7 +11,7 @@ from pydantic_core import CoreSchema, core_schema
 
 from scratchbus.domain.models import Immutable
 from scratchbus.domain.position import Position
-from scratchbus.domain.representation import readable
+from scratchbus.domain.representation import public_names, readable
 from scratchbus.domain.values import time_of_position
 
 
@@ -66,6 +66,10 @@ class Document(Immutable):
     def position(self) -> PositionText:
         """The position of the last event folded into it."""
         return Position(self.ms, self.seq, self.shard)
+
+    def __dir__(self) -> list[str]:
+        """Return its names for a shell, without the numbers that `position` and `created_at` show."""
+        return public_names(self, POSITION_FIELDS)
 
 
 class Remembered(Document):

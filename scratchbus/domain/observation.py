@@ -14,7 +14,7 @@ from scratchbus.domain.observation_models import ObservationFields
 from scratchbus.domain.ownership import owner_token
 from scratchbus.domain.payloads import Model, ModelClass, PayloadField, read_payload
 from scratchbus.domain.position import Position
-from scratchbus.domain.representation import readable
+from scratchbus.domain.representation import public_names, readable
 
 
 class Claim(Immutable):
@@ -103,6 +103,10 @@ class Observation(Document, ObservationFields, _Known):
     def __repr_args__(self) -> Iterator[tuple[str, Any]]:
         """Yield the fields that `repr` shows: those of `shown` that are not None."""
         return readable((name, getattr(self, name)) for name in self.shown())
+
+    def __dir__(self) -> list[str]:
+        """Return its names for a shell."""
+        return public_names(self, {*POSITION_FIELDS, "shown"})
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Observation):

@@ -124,6 +124,19 @@ def test_a_memorys_repr_has_its_own_fields_first_and_no_none(bus: Bus):
     assert "damaged=True" in repr(note.model_copy(update={"damaged": True}))
 
 
+def test_dir_of_a_document_leaves_out_inner_names(bus: Bus, page: Page):
+    observation = page.add("observation", "red", source="ci")
+    note = bus.notes("s1").add("green").note
+    for each, some in (
+        (observation, {"content", "position", "added", "payload", "is_open"}),
+        (note, {"content", "id"}),
+    ):
+        names = set(dir(each))
+        assert some | {"created_at", "version"} <= names
+        assert not names & {"shown", "ms", "seq", "shard", "added_ms", "added_seq"}
+        assert not [name for name in names if name.startswith("_")]
+
+
 def test_dir_shows_public_names_only(bus: Bus, page: Page):
     for each, some in ((bus, {"page", "events", "on", "close"}), (page, {"add", "active", "name"})):
         names = set(dir(each))
