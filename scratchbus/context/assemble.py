@@ -49,6 +49,9 @@ with imported_on_first_use(__name__):  # most contexts have no scope
 class Context:
     """One text for an agent to read. `left_out` counts by section the items left out for lack of room, or cut.
 
+    Its keys are the names of `parts`: own, preferences, scratchpad, notepad, todo, conversation, reports (the session's
+    own page), observations, facts and notes; a section that is complete has none.
+
     `exposed` maps the ids of its observations to their versions; `position` is that of the event that recorded this, if
     any. `parts` are the sections of the text: each has its name, its text, and its items, each with its own text.
     """

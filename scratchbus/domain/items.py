@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from hashlib import sha256
 from json.encoder import encode_basestring_ascii
 from typing import Any, Final, NamedTuple
@@ -12,7 +12,7 @@ from pydantic import Field
 
 from scratchbus.domain.checks import bytes_of, check_length, check_object, check_size, check_text
 from scratchbus.domain.document import Remembered
-from scratchbus.domain.values import check_whole, time_of_position
+from scratchbus.domain.values import check_whole, duration_ms, time_of_position
 from scratchbus.errors import InvalidField, TooLarge, shown
 
 PREFIX: Final = "item_"
@@ -80,6 +80,11 @@ class ItemChange(NamedTuple):
             check_size("text", check_text("text", self.text), MAX_TEXT)
         ttl = None if self.ttl is None else check_whole("ttl", self.ttl)
         return ItemChange(namespace, key, check_object("value", self.value), self.text, ttl)
+
+
+def ttl_ms(ttl: int | str | timedelta | None) -> int | None:
+    """Return a time to live in milliseconds, None for "never". Numbers are milliseconds. Raises InvalidTTL."""
+    return duration_ms(ttl) if isinstance(ttl, str | timedelta) else ttl
 
 
 def check_namespace(namespace: object) -> Namespace:

@@ -5,12 +5,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 from scratchbus.commands import items
 from scratchbus.commands.items import StoreItems
 from scratchbus.domain.events import AnyEvent
-from scratchbus.domain.items import ItemChange, StoreItem
+from scratchbus.domain.items import ItemChange, StoreItem, ttl_ms
 from scratchbus.domain.values import page_of_store
 from scratchbus.memory.page_memory import PageMemory
 
@@ -34,11 +35,15 @@ class Items(PageMemory):
         key: str,
         value: Mapping[str, Any],
         *,
-        ttl: int | None = None,
+        ttl: int | str | timedelta | None = None,
         event_id: str | None = None,
     ) -> None:
-        """Put a value. With `ttl`, in milliseconds, it expires that long after its last use."""
-        self.write([ItemChange(namespace, key, value, ttl=ttl)], event_id=event_id)
+        """Put a value. With a `ttl` it expires that long after its last use.
+
+        A number is in milliseconds, as in `ItemChange`, not in seconds as elsewhere; "2h" or a timedelta is clearer.
+        Raises InvalidTTL for a text that is no duration.
+        """
+        self.write([ItemChange(namespace, key, value, ttl=ttl_ms(ttl))], event_id=event_id)
 
     def delete(self, namespace: Sequence[str], key: str, *, event_id: str | None = None) -> None:
         """Delete an item, if it is there; its history stays."""

@@ -19,7 +19,8 @@ from scratchbus.readmodel.memory_history import history_of
 class Todo(PageMemory):
     """The ordered todo list of a session. Get it from `Bus.todo`.
 
-    Concurrent merges are all kept. A write raises SessionOver once the session has ended.
+    Concurrent merges are all kept. A write takes `event_id`, an id the caller chooses to make a retry safe: the retry
+    returns the list as the first attempt left it. A write raises SessionOver once the session has ended.
     """
 
     _page_of = staticmethod(page_of_session)

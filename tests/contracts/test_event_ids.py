@@ -279,6 +279,7 @@ def test_retried_write_of_items_changes_nothing(bus, count):
     assert bus.position() == end
     with pytest.raises(EventIdReused):
         items.put(namespace, "0", {"cents": 98}, ttl=3_600_000, event_id="EV-2")
+    items.put(namespace, "0", {"cents": 99}, ttl="1h", event_id="EV-2")
     with pytest.raises(EventIdReused):
         items.write(changes[:2], event_id="EV-1")
     with pytest.raises(InvalidId):
