@@ -14,7 +14,6 @@ from fastapi.routing import APIRoute
 from scratchbus.http import problem_examples, problems, schemas
 from scratchbus.http.bodies import reader_of
 from scratchbus.http.guard import needs_caller
-from scratchbus.http.problems import Problem
 
 _SECURITY: Final = {
     "token": {"type": "http", "scheme": "bearer", "description": "A token, or the key of this start of the server."},
@@ -49,7 +48,7 @@ def install(app: FastAPI, *, needs_token: bool) -> None:
 def _complete(document: dict[str, Any], needs_token: bool) -> None:
     components = document.setdefault("components", {})
     components.setdefault("schemas", {}).update(schemas.COMPONENTS)
-    components["schemas"]["Problem"] = Problem.model_json_schema()
+    components["schemas"]["Problem"] = problems.SCHEMA
     components["schemas"].pop("HTTPValidationError", None)
     components["schemas"].pop("ValidationError", None)
     components["securitySchemes"] = _SECURITY

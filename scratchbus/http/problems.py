@@ -17,7 +17,6 @@ import anyio
 import msgspec
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, ConfigDict
 from pydantic_core import to_json, to_jsonable_python
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
@@ -72,15 +71,34 @@ Responses = dict[int | str, dict[str, Any]]
 """The answers of an operation by status, for OpenAPI."""
 
 
-class Problem(BaseModel):
-    """Why a request was refused (RFC 9457); some problems have further members."""
+def _problem_schema() -> dict[str, Any]:
+    text, whole = {"type": "string"}, {"type": "integer"}
+    invalid = {"type": "object", "required": ["field", "problem"], "properties": {"field": text, "problem": text}}
+    return {
+        "type": "object",
+        "description": "Why a request was refused (RFC 9457); some problems have further members.",
+        "required": ["type", "title", "status", "detail"],
+        "properties": {
+            "type": text,
+            "title": text,
+            "status": whole,
+            "detail": text,
+            "expected": whole | {"description": "The version or revision that the request was based on."},
+            "actual": whole | {"description": "The current version, revision or fence."},
+            "field": text | {"description": "The field that is wrong."},
+            "known": {"type": "array", "items": text, "description": "The names that are known instead."},
+            "errors": {"type": "array", "items": invalid, "description": "All invalid parameters."},
+            "event_id": {
+                "type": ["string", "null"],
+                "description": "The id to retry the write with, as `Idempotency-Key`.",
+            },
+        },
+        "additionalProperties": True,
+    }
 
-    model_config = ConfigDict(extra="allow", json_schema_extra={"additionalProperties": True})
 
-    type: str
-    title: str
-    status: int
-    detail: str
+SCHEMA: Final = _problem_schema()
+"""The schema of a problem."""
 
 
 class Refusal(Exception):
@@ -121,6 +139,8 @@ def problem(status: int, slug: str, detail: str, headers: Mapping[str, str] | No
 def problem_of(error: errors.ScratchbusError, status: int | None = None) -> Response:
     """Return an error of the bus as a response, with the status of the table unless another is given."""
     status = status_of(error) if status is None else status
+    if isinstance(error, errors.EngineUnreachable):
+        logger.warning("engine unreachable", problem=str(error))
     headers = {"Retry-After": RETRY_AFTER} if status == 503 else {}
     return Response(json_bytes(body_of(error, status)), status, headers, MEDIA_TYPE)
 
@@ -134,6 +154,9 @@ def body_of(error: errors.ScratchbusError, status: int) -> dict[str, Any]:
     """Return the fields of a problem for an error of the bus."""
     if isinstance(error, errors.FilesUnavailable):  # where the files are is nothing for clients
         return _body(status, slug_of(type(error)), "the private files cannot be read or written; the log says why", {})
+    if isinstance(error, errors.EngineUnreachable):  # where the engine is, and how to start it, neither
+        detail = f"the engine is unreachable; try again after the seconds in Retry-After{error.advice}"
+        return _body(status, slug_of(type(error)), detail, _members(error))
     return _body(status, slug_of(type(error)), str(error), _members(error))
 
 

@@ -70,7 +70,7 @@ def _observation() -> Schema:
     claim = component("Claim", complete(document_schema(definitions["Claim"])))
     properties = schema["properties"]
     properties |= {"claim": claim, "id": ID, "evidence": listed(ID), "blocked_by": listed(ID), "displaced": _DISPLACED}
-    properties |= {"position": POSITION, "added": POSITION}
+    properties |= {"position": POSITION, "added": POSITION, "remind_on": _TRIGGER}
     always = ("id", "type", "content", "source", "owner", "status", "confidence", "context", "tags", "created_at")
     schema["required"] = [*always, "updated_at", "expires_at", "metadata", "page", "version", "position", "priority"]
     for name, meaning in _LEFT_OUT.items():
@@ -87,6 +87,14 @@ def _items(items: Schema) -> Schema:
     return _shape(items=listed(items))
 
 
+_TRIGGER: Final = component(
+    "StoredTrigger",
+    {
+        "type": "object",
+        "description": "The event that makes a reminder due, by its fields.",
+        "properties": {"type": STRING, "status": STRING, "tags": listed(STRING)},
+    },
+)
 KEPT: Final = component("Observation", _observation())
 _ADDED: Final = component("AddedObservation", {"allOf": [KEPT, _shape(displaced=_DISPLACED)]})
 
@@ -99,9 +107,11 @@ def _event() -> Schema:
         found = document_schema(schema)
         if "kind" in found["properties"]:
             found["properties"]["position"] = POSITION
+            if "remind_on" in found["properties"]:
+                found["properties"]["remind_on"] = or_null(_TRIGGER)
             names[found["properties"]["kind"]["const"]] = component(f"{name}Event", leave_out_nulls(found))
         else:
-            component(name, found)
+            component(name, complete(found) if name == "TodoItem" else found)
     mapping = {kind: reference["$ref"] for kind, reference in names.items()}
     return {"oneOf": [*names.values()], "discriminator": {"propertyName": "kind", "mapping": mapping}}
 

@@ -8,7 +8,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
-from scratchbus.errors import EngineError, EngineUnreachable
+from scratchbus.errors import EngineError
 from scratchbus.http import problems
 from scratchbus.http.callers import cookie_of
 from scratchbus.http.documents import answer
@@ -63,7 +63,8 @@ async def get_readiness(request: Request) -> Response:
             bus = await asyncio.shield(server_of(request).own_bus())  # a slow connection is there for the next probe
             await bus.position()
     except TimeoutError:
-        return problems.problem_of(EngineUnreachable(f"the engine did not answer within {PATIENCE:g} s"), 503)
+        retry = {"Retry-After": problems.RETRY_AFTER}
+        return problems.problem(503, "engine-unreachable", f"the engine did not answer within {PATIENCE:g} s", retry)
     except EngineError as refused:
         return problems.problem_of(refused, 503)
     return answer({"status": "ok"})

@@ -14,7 +14,7 @@ from scratchbus.http.memories import Based, events_answer
 from scratchbus.http.moments import When
 from scratchbus.http.parameters import Label, SessionName
 from scratchbus.http.responses import EVENTS
-from scratchbus.http.schemas import REVISION, document
+from scratchbus.http.schemas import REFERENCE, REVISION, document, listed
 from scratchbus.http.server import MemoryBus
 
 router = APIRouter(tags=["todo"])
@@ -52,6 +52,7 @@ class TodoChanges(Body, example={"todos": [{"id": "1", "status": "completed"}]})
 
 
 _LIST: Final[dict[str, Any]] = schema_of(TodoList, "serialization")
+_LIST["properties"]["todos"] = listed({"$ref": f"{REFERENCE}TodoItem"})  # as in the events
 _TODO: Final = document(
     "The list, with the number of items in each status; its revision is the ETag",
     _LIST | {"required": ["todos", "revision", "summary"]},

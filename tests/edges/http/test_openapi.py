@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from secrets import token_hex
 from typing import Any
@@ -13,12 +14,17 @@ from hypothesis import strategies as st
 from jsonschema_rs import Draft202012Validator
 from schemathesis.specs.openapi.definitions import OPENAPI_31_VALIDATOR
 
-from scratchbus import Bus, Observation, errors
+from scratchbus import Bus, Event, Observation, document_of, errors
+from scratchbus.domain.events import SCHEMA
 from scratchbus.domain.recurrence import check_every
-from scratchbus.http import examples, patterns
-from scratchbus.http.problems import slug_of, status_of
+from scratchbus.eventlog.codec import decode_entry
+from scratchbus.http import examples, patterns, problem_examples
+from scratchbus.http.problems import json_bytes, slug_of, status_of
+from scratchbus.projections.scratch_page import as_observation
+from tests import golden
 from tests.edges.http.conftest import Served, serving
 from tests.edges.http.documented import Operation, operations, references, resolve
+from tests.oracle.fold import fold as fold_log
 
 PROBLEM = "application/problem+json"
 
@@ -43,6 +49,40 @@ def test_the_document_is_valid_openapi(document):
 def test_every_schema_is_a_json_schema(document):
     for schema in document["components"]["schemas"].values():
         Draft202012Validator({**schema, "components": document["components"]})  # raises if it is invalid
+
+
+@pytest.mark.parametrize("version", range(1, SCHEMA + 1))
+def test_what_older_versions_stored_matches_the_schema(document, version: int):
+    named = document["components"]["schemas"] | {"Id": {"type": "string"}}  # the ids in these files are no ULIDs
+
+    def check(name: str, value: object) -> None:
+        schema = {"$ref": f"#/components/schemas/{name}", "components": {"schemas": named}}
+        Draft202012Validator(schema).validate(json.loads(json_bytes(document_of(value))))
+
+    entries = golden.read(version)
+    for entry in entries:
+        event = decode_entry(entry, 0)
+        assert isinstance(event, Event), event
+        check("Event", event)
+    for observation in fold_log(entries, 0).observations().values():
+        check("Observation", as_observation(observation))
+
+
+def test_problems_declare_the_members_that_clients_use(document):
+    problem = document["components"]["schemas"]["Problem"]
+    assert {"expected", "actual", "field", "known", "errors", "event_id"} <= set(problem["properties"])
+    assert problem["required"] == ["type", "title", "status", "detail"]
+    validator = Draft202012Validator(problem)
+    for each in problem_examples.components().values():
+        validator.validate(json.loads(json_bytes(each["value"])))
+
+
+def test_answers_declare_reminder_triggers_and_todo_items(document):
+    found = document["components"]["schemas"]
+    trigger = {"$ref": "#/components/schemas/StoredTrigger"}
+    for name in ("Observation", "AddedEvent"):
+        assert trigger["$ref"] == found[name]["properties"]["remind_on"]["$ref"]
+    assert found["TodoItem"]["required"] == ["id", "content", "status"]
 
 
 def test_every_reference_has_a_target(document):

@@ -164,6 +164,19 @@ def test_a_page_is_counted_by_status_and_type(http, bus: Bus, page):
     assert http.get(f"/pages/{page}", params={"without_source": "beside"}).json()["total"] == 0
 
 
+def test_clients_do_not_learn_where_the_engine_is(embedded_url, monkeypatch, capfd):
+    async def fail(*_: object, **__: object) -> None:
+        raise EngineUnreachable("redis://10.0.0.7:6379 does not answer; start it with `scratchbus up`")
+
+    with serving_here(embedded_url) as running, running.client() as http:
+        monkeypatch.setattr(AsyncBus, "sessions", fail)
+        failed = http.get("/sessions")
+    assert (failed.status_code, failed.headers["retry-after"]) == (503, "1")
+    assert failed.json()["type"].endswith(":engine-unreachable")
+    assert failed.json()["detail"] == "the engine is unreachable; try again after the seconds in Retry-After"
+    assert "10.0.0.7" in capfd.readouterr().err
+
+
 @pytest.mark.parametrize("change", ["spawn", "fork", "end"])
 def test_a_failing_read_after_a_change_names_the_id_for_a_retry(embedded_url, monkeypatch, session, change):
     """The retry changes nothing, and answers what the change had led to."""
