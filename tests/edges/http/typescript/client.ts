@@ -4,6 +4,7 @@ import type { components, operations } from "./schema";
 
 type Observation = components["schemas"]["Observation"];
 type NewObservation = components["schemas"]["NewObservation"];
+type Patch = operations["update_observation"]["requestBody"]["content"]["application/json"];
 type Problem = components["schemas"]["Problem"];
 type Event = components["schemas"]["Event"];
 type Listed = operations["list_observations"]["responses"][200]["content"]["application/json"];
@@ -60,6 +61,22 @@ export async function main(url: string, token: string, page: string): Promise<st
   return found;
 }
 
+// free objects take any fields, and may be read as such
+export const withObjects: NewObservation = { type: "observation", content: "x", context: { task: { id: 1 } }, metadata: {} };
+export const task = (observation: Observation): unknown => observation.context["task"];
+export const triggers = (observation: Observation): string[] | undefined => observation.remind_on?.tags;
+// a life is given as a `ttl` or as `expires_at`
+export const withTtl: NewObservation = { type: "observation", content: "x", ttl: 60 };
+export const withExpiry: NewObservation = { type: "observation", content: "x", expires_at: "2030-01-31T14:02:00Z" };
+export const patch: Patch = { content: "y", metadata: { seen: true }, expires_at: null };
+export const versions = (problem: Problem): (number | undefined)[] => [problem.expected, problem.actual];
+export const hints = (problem: Problem): string[] => problem.known ?? problem.errors?.map((each) => each.field) ?? [];
+export const status: components["schemas"]["TodoItem"]["status"] = "in_progress";
+
+// @ts-expect-error a patch has no such field
+export const misspeltPatch: Patch = { contnt: "y" };
+// @ts-expect-error no item has this status
+export const done: components["schemas"]["TodoItem"]["status"] = "done";
 // @ts-expect-error content is required
 export const withoutContent: NewObservation = { type: "risk_alert" };
 // @ts-expect-error there is no such field
