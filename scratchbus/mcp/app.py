@@ -7,6 +7,7 @@ manager binds a session to the token that started it, and keeps web pages from r
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import socket
 from collections import defaultdict
@@ -30,6 +31,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from scratchbus.daemon import TokenChecks, TooManyWrong, exit_within, stderr_logger
 from scratchbus.errors import ScratchbusError, SettingsError
@@ -46,6 +48,9 @@ GRACE: Final = 0.8
 
 RECHECKED: Final = 2.0
 """Seconds between checks of a token in use; its open streams end once it is no longer valid."""
+
+HEAD_SECONDS: Final = 10.0
+"""Seconds without the head of a request after which a connection is closed, at the latest after twice as many."""
 
 LOCAL: Final = TransportSecuritySettings(
     allowed_hosts=["127.0.0.1:*", "localhost:*", "[::1]:*"],
@@ -207,6 +212,29 @@ class _Uvicorn(uvicorn.Server):
         yield  # signals are handled below
 
 
+class _Protocol(H11Protocol):
+    """HTTP as uvicorn speaks it with h11, which limits heads to 64 KiB. It closes connections that ask for nothing."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn declares it
+        super().connection_made(transport)
+        self._answered: object = None  # the request that had been answered at the last look, None before the first
+        self._look = self.loop.call_later(HEAD_SECONDS, self._end_idle)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._look.cancel()
+        super().connection_lost(exc)
+
+    def _end_idle(self) -> None:
+        """Close the connection if it has begun no request since the last look, and waits for no answer."""
+        request: RequestResponseCycle | None = self.cycle  # None at first, whatever uvicorn declares
+        is_idle = request is None or request.response_complete
+        if is_idle and request is self._answered:
+            self.transport.close()
+            return
+        self._answered = request if is_idle else self
+        self._look = self.loop.call_later(HEAD_SECONDS, self._end_idle)
+
+
 async def serve_http(
     app: AbstractAsyncContextManager[ASGIApp], listener: socket.socket, when_ready: Callable[[], None]
 ) -> None:
@@ -215,7 +243,7 @@ async def serve_http(
         async with anyio.create_task_group() as tasks, app as endpoint:
             routed = Starlette(routes=[Route(PATH, endpoint)])
             config = uvicorn.Config(
-                routed, lifespan="off", log_config=None, access_log=False, timeout_graceful_shutdown=1
+                routed, http=_Protocol, lifespan="off", log_config=None, access_log=False, timeout_graceful_shutdown=1
             )
             server = _Uvicorn(config)
             tasks.start_soon(server.serve, [listener])

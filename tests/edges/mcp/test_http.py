@@ -23,10 +23,17 @@ import httpx2
 import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from scratchbus import Bus
 from scratchbus.cli import main
+from scratchbus.daemon import listen
 from scratchbus.mcp.access_tokens import Tokens
+from scratchbus.mcp.app import serve_http
 from scratchbus.mcp.identity import Identity
 from tests import launcher
 from tests.edges.mcp.conftest import ROOT, Agent
@@ -275,6 +282,52 @@ anyio.run(serve_http, starting(), listen("0").socket, lambda: None)
         [*launcher.command("-c", code)], capture_output=True, text=True, timeout=PATIENCE, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("sent", "answers"),
+    [
+        (b"", 0),
+        (b"GET /mcp HTTP/1.1\r\nHost: x\r\n", 0),
+        (b"GET /mcp HTTP/1.1\r\nHost: x\r\n\r\n", 1),
+        (b"GET /mcp HTTP/1.1\r\nHost: x\r\n\r\nGET /mcp HTTP/1.1\r\nHos", 1),
+    ],
+    ids=["nothing", "a part", "a request", "a part of the second"],
+)
+async def test_a_connection_is_closed_unless_it_sends_requests(
+    monkeypatch: pytest.MonkeyPatch, sent: bytes, answers: int
+):
+    """A request may take longer than that: this one does."""
+    monkeypatch.setattr("scratchbus.mcp.app.HEAD_SECONDS", 0.2)
+
+    @asynccontextmanager
+    async def slow() -> AsyncIterator[ASGIApp]:
+        async def answer(_: Request) -> Response:
+            await anyio.sleep(0.7)
+            return Response("done")
+
+        yield Starlette(routes=[Route("/mcp", answer)])
+
+    listener, ready, received = listen("0"), anyio.Event(), b""
+    with anyio.fail_after(PATIENCE):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(serve_http, slow(), listener.socket, ready.set)
+            await ready.wait()
+            async with await anyio.connect_tcp("127.0.0.1", listener.port) as connection:
+                await connection.send(sent)
+                async for chunk in connection:
+                    received += chunk
+            tasks.cancel_scope.cancel()
+    assert received.count(b"done") == answers
+
+
+def test_a_head_without_end_is_refused(served: Served):
+    address = urlsplit(served.url)
+    headers = b"".join(b"X-%d: %b\r\n" % (number, b"x" * 8_000) for number in range(4_000))
+    with socket.create_connection((address.hostname, address.port), timeout=PATIENCE) as connection:
+        connection.sendall(b"GET /mcp HTTP/1.1\r\n")
+        with pytest.raises(ConnectionError):
+            connection.sendall(headers)
 
 
 @pytest.mark.parametrize(
