@@ -161,3 +161,14 @@ def test_large_notepad_deletion_can_be_imported(connect: Callable[..., Bus], bus
     copy = connect(bus=f"{bus_name}-copy")
     copy.import_events(export(connect()))
     assert copy.notepad("s1").read() == "y"
+
+
+def test_edit_of_a_text_that_does_not_exist_is_refused(bus: Bus, copy: Bus) -> None:
+    texts = bus.texts("project")
+    texts.create("a", "one")
+    texts.replace("a", "one", "two")
+    created, edited = map(json.loads, export(bus))
+    other = edited | {"subject": f"text_{'0' * 20}", "prev": ""}
+    with pytest.raises(InvalidExport, match=r"^line 2: .*text_edited of a text that does not exist"):
+        copy.import_events(map(json.dumps, [created, other]))
+    assert_untouched(copy)
