@@ -81,6 +81,7 @@ ERASE = lua_script(
     "eventlog/entries",
     "eventlog/append_lua/retries",
     "eventlog/append_lua/heads",
+    "eventlog/position_search",
     "eventlog/append_lua/erasing",
     constants=_CONSTANTS,
 )(_append)

@@ -18,7 +18,7 @@ _RECORD = struct.Struct(">QQ")
 WIDTH = _RECORD.size
 
 
-@lua_script("eventlog/positions", only_reads=True, constants=LUA)
+@lua_script("eventlog/position_search", "eventlog/positions", only_reads=True, constants=LUA)
 def _read(*, positions: Key, ms: int, seq: int, limit: int) -> None:
     """Read the positions of a page after one of them."""
 

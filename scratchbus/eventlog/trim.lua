@@ -29,16 +29,13 @@ if OPERATION == 'floor' then -- everything up to STREAM_ID and EVENT_ID is archi
   if at >= seq_of(call('GET', TAIL)) then return {-1, 'tail'} end
   call('SET', FLOOR, @LAST_TEXT(STREAM_ID, EVENT_ID)@)
 elseif OPERATION == 'cut' then -- removes positions below the floor from the history indexes at these keys
-  local floor, WIDTH = seq_of(call('GET', FLOOR)), @POSITION_BYTES@
+  local floor = seq_of(call('GET', FLOOR))
   for k = FIRST, #ARGV do
-    local low, high = 0, math.floor(call('STRLEN', ARGV[k]) / WIDTH)
-    while low < high do
-      local middle, seq = math.floor((low + high) / 2), 0
-      local row = call('GETRANGE', ARGV[k], middle * WIDTH + 8, middle * WIDTH + WIDTH - 1)
-      for i = 1, 8 do seq = seq * 256 + string.byte(row, i) end
-      if seq > floor then high = middle else low = middle + 1 end
-    end
-    local remaining = low > 0 and call('GETRANGE', ARGV[k], low * WIDTH, -1)
+    local low = first_behind(0, math.floor(call('STRLEN', ARGV[k]) / POSITION_WIDTH), function(at)
+      local row = call('GETRANGE', ARGV[k], at * POSITION_WIDTH, (at + 1) * POSITION_WIDTH - 1)
+      return number_at(row, 9) > floor
+    end)
+    local remaining = low > 0 and call('GETRANGE', ARGV[k], low * POSITION_WIDTH, -1)
     if remaining == '' then call('DEL', ARGV[k]) elseif remaining then call('SET', ARGV[k], remaining) end
   end
 elseif OPERATION == 'heads' or OPERATION == 'over' then -- drops the heads of these subjects that are final, and below

@@ -25,7 +25,7 @@ AT_ONCE = 10_000
 _PAGES_AT_ONCE, _HEADS_AT_ONCE = 20, 1_000
 
 
-@lua_script("eventlog/clock", "eventlog/entries", "eventlog/trim", constants=LUA)
+@lua_script("eventlog/clock", "eventlog/entries", "eventlog/position_search", "eventlog/trim", constants=LUA)
 def _trim(
     *keys_or_subjects: object,
     archiver: Key,

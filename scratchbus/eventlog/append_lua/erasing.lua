@@ -54,33 +54,25 @@ call('DEL', PREFIX .. @BUILD_KEY(build, snapshots)@ .. PAGE)
 -- The page's positions, in order. Erased ones are found from the one before, in steps that double and then by binary
 -- search: those of a subject are often close together. The ones between them are kept.
 
-local WIDTH, POSITIONS = @POSITION_BYTES@, PREFIX .. @BUILD_KEY(build, positions)@ .. PAGE
+local POSITIONS = PREFIX .. @BUILD_KEY(build, positions)@ .. PAGE
 local kept, from = {}, 0
 local rows = call('GET', POSITIONS) or ''
 
-local function seq_at(index)
-  local seq = 0
-  for i = index * WIDTH + 9, (index + 1) * WIDTH do seq = seq * 256 + string.byte(rows, i) end
-  return seq
-end
+local function seq_at(index) return number_at(rows, index * POSITION_WIDTH + 9) end
 
-local count = math.floor(#rows / WIDTH)
+local count = math.floor(#rows / POSITION_WIDTH)
 for k = 1, 2 * #gone, 2 do
   local wanted, low, high, step = tonumber(scores[k]), from, from, 1
   while high < count and seq_at(high) < wanted do
     low, high, step = high + 1, high + step, step * 2
   end
-  high = math.min(high, count)
-  while low < high do
-    local middle = math.floor((low + high) / 2)
-    if seq_at(middle) < wanted then low = middle + 1 else high = middle end
-  end
+  low = first_behind(low, math.min(high, count), function(index) return seq_at(index) >= wanted end)
   if low < count and seq_at(low) == wanted then
-    if low > from then kept[#kept + 1] = sub(rows, from * WIDTH + 1, low * WIDTH) end
+    if low > from then kept[#kept + 1] = sub(rows, from * POSITION_WIDTH + 1, low * POSITION_WIDTH) end
     from = low + 1
   end
 end
-kept[#kept + 1] = sub(rows, from * WIDTH + 1)
+kept[#kept + 1] = sub(rows, from * POSITION_WIDTH + 1)
 kept = table.concat(kept)
 if kept == '' then call('DEL', POSITIONS) else call('SET', POSITIONS, kept) end
 
