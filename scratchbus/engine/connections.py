@@ -146,7 +146,9 @@ def translate(error: Exception, where: str, *, has_answered: bool = False) -> Sc
     if isinstance(error, redis_errors.ReadOnlyError) or code == "READONLY" or "READONLY" in text:
         return EngineReadOnly(f"{where} is read-only (a replica?); connect to its primary")
     if isinstance(error, redis_errors.OutOfMemoryError) or code == "OOM" or "OOM command not allowed" in text:
-        return EngineFull(f"{where} is out of memory; raise its maxmemory or archive old history")
+        return EngineFull(
+            f"{where} is out of memory; raise its maxmemory, then archive old history, which is a write too"
+        )
     if "NOREPLICAS" in text:
         return EngineReadOnly(f"{where} accepts no writes because it has too few replicas; check that they are up")
     if "MISCONF" in text:
