@@ -118,10 +118,16 @@ def check_hosts(url: str) -> None:
     """Raise InvalidURL for a name that no host can have; looking it up would fail with a UnicodeError."""
     try:
         url.encode()
-        for host in urlsplit(url).netloc.rpartition("@")[2].split(","):
-            host.rpartition(":")[0].encode("idna") if ":" in host else host.encode("idna")
+        hosts = urlsplit(url).netloc.rpartition("@")[2].split(",")
     except ValueError as problem:
         raise _not_a_url(url, problem) from None
+    for host in hosts:
+        name = host.rpartition(":")[0] if ":" in host else host
+        try:
+            name.encode("idna")
+        except UnicodeError:
+            detail = f"{name[:100]!r} is not a host name; its parts have 1 to 63 characters each"
+            raise _not_a_url(url, ValueError(detail)) from None
 
 
 def without_password(url: str) -> str:

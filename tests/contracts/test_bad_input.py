@@ -377,6 +377,12 @@ def test_bad_url_error_lists_the_valid_forms(url):
         Bus.connect(url)
 
 
+@pytest.mark.parametrize("host", [64 * "x", "two..dots"])
+def test_a_host_name_that_is_too_long_is_named(host):
+    with pytest.raises(InvalidURL, match=rf": '{host}' is not a host name; its parts have 1 to 63 characters each;"):
+        Bus.connect(f"redis://{host}:6379")
+
+
 @pytest.mark.parametrize("path", ["~nobody-of-this-name", "~nobody-of-this-name/x", "/x\0y", "/x\ud800"], ids=ascii)
 def test_a_directory_that_cannot_be_is_refused(path):
     with pytest.raises(InvalidURL, match="is not a directory's path"):
