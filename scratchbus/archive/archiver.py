@@ -165,6 +165,8 @@ class _LogArchiver:
         if last is not None:
             catalog.mark_end(last)
             self._erase(catalog, last)
+        else:
+            self._bus.converse(self._lease.check_unrecorded(catalog.where))
         with suppress(EngineForbidden, EngineReadOnly):
             self._bus.converse(catch_up(self._bus.core.log, self._shard))  # only folded events can be trimmed
         trimmer = Trimmer(self._bus, catalog, self._lease, origin, limit, now)

@@ -70,18 +70,9 @@ class SegmentCatalog:
         return f"{self.store.where}/{self.folder.rstrip('/')}"
 
     def refresh(self) -> list[str]:
-        """List the manifests again; return the names of all files, including those that a killed write left.
-
-        Raises ArchiveUnavailable if there were some, and all are gone: an archiver would begin a second archive.
-        """
+        """List the manifests again; return the names of all files, including those that a killed write left."""
         names = [name.removeprefix(self.folder) for name in self.store.list(self.folder)]
-        firsts = [int(name[:16]) for name in names if is_manifest(name)]
-        if self.firsts and not firsts:
-            raise ArchiveUnavailable(
-                f"{self.where} had segments before, and has none now; if it is on a disk of its own, mount that again."
-                " To begin a new archive, restart this process"
-            )
-        self.firsts = firsts
+        self.firsts = [int(name[:16]) for name in names if is_manifest(name)]
         self._manifests.clear()
         return [name for name in names if number_of(name) is not None or name.startswith(f".{END}.")]
 

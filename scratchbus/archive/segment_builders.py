@@ -93,10 +93,15 @@ def _gap(bus: Host, catalog: SegmentCatalog, shard: int, seq: int, position: Pos
 
 
 def _lacks_events(catalog: SegmentCatalog, shard: int, end: int, start: int) -> ArchiveDamaged:
-    return ArchiveDamaged(
-        f"{catalog.where} ends at event {end}, and the log of shard {shard} begins at {start}; set archive_url to the"
-        " archive that has the events between them"
+    found = f"ends at event {end}" if end else "has no segments"
+    advice = (
+        "set archive_url to the archive that has the events between them"
+        if end
+        else (
+            "if it is on a disk of its own, mount that; else set archive_url to the archive that has the events before"
+        )
     )
+    return ArchiveDamaged(f"{catalog.where} {found}, and the log of shard {shard} begins at {start}; {advice}")
 
 
 def _seq(entry: RawEntry) -> int:

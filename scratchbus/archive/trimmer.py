@@ -42,10 +42,12 @@ class Trimmer:
     def trim(self, last: Manifest) -> int:
         """Raise the floor as far as the archive and all readers allow, trim to it, and return how many events went.
 
-        If a failover loses the floor meanwhile, it is raised again as far as the remaining log allows.
+        First it records where the archive ends. If a failover loses the floor meanwhile, it is raised again as far as
+        the remaining log allows.
 
         Raises ArchiveBusy, LogRewound, and the errors of reading the archive.
         """
+        self._bus.converse(self._lease.record(last.chain.last.seq, self._catalog.where))
         for _ in range(_TRIES - 1):
             with suppress(FloorLost):
                 return self._trim(last)

@@ -65,6 +65,9 @@ class ShardKeys:
     archiver = _name("archiver")
     """String: `<token>|<ms>|<who>` of the archiver or eraser at work, and until when others wait for it."""
 
+    archived = _name("archived")
+    """String: `<seq>|<location>`: the last event that an archiver stored, and the archive that has it."""
+
     kept = _name("kept")
     """Stream, on shard 0: trimmed entries that are still needed, such as the registry in force."""
 

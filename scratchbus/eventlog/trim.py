@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from scratchbus.domain.position import Position
 from scratchbus.engine.scripts import Key, lua_script
 from scratchbus.engine.steps import Step, ask
-from scratchbus.errors import ArchiveBusy, LogRewound
+from scratchbus.errors import ArchiveBusy, ArchiveUnavailable, LogRewound
 from scratchbus.eventlog.checkpoint import checkpoint_key, read_checkpoint
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
 from scratchbus.eventlog.layouts import LUA
@@ -89,6 +89,20 @@ class Archiving(NamedTuple):
             yield from self._do("leave")
         except ArchiveBusy:
             return
+
+    def record(self, seq: int, location: str) -> Step[None]:
+        """Record that the archive at a location has the log up to an event."""
+        yield from ask(self.keys.shard, "SET", self.keys.archived, f"{seq}|{location}")
+
+    def check_unrecorded(self, location: str) -> Step[None]:
+        """Raise ArchiveUnavailable if an archive was recorded at a location where no segments were found."""
+        found = yield from ask(self.keys.shard, "GET", self.keys.archived)
+        seq, _, recorded = text_of(found or b"").partition("|")
+        if recorded == location:
+            raise ArchiveUnavailable(
+                f"{location} had events up to {seq}, and has no segments now; if it is on a disk of its own, mount that"
+                " again. To begin a new archive, set archive_url to another location"
+            )
 
     def raise_floor(self, origin: str, position: Position, event_id: str) -> Step[bool]:
         """Raise the floor to an event; return False if it is not folded yet, or the last one of the log.

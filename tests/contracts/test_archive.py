@@ -906,24 +906,28 @@ def test_archive_without_the_trimmed_events_is_refused(connect, bus, directory):
     fill(bus)
     other = connect(archive_url=directory.with_name("empty"), retain="1ms", retain_events=5)
     with pytest.raises(
-        ArchiveDamaged, match=r"the log of shard .* begins at 26; set archive_url to the archive that has"
+        ArchiveDamaged,
+        match=r"has no segments, and the log of shard .* begins at 26; if .* mount that; else set archive_url",
     ):
         archive(other)
     with pytest.raises(ArchiveDamaged, match="does not have event 1, which was archived"):
         list(other.events())
 
 
-def test_an_archive_that_is_not_mounted_any_more_is_not_begun_anew(bus, directory):
-    send(bus, "SET", bus.core.log.keys(0).cursor("reminders"), ",".join("1-3" for _ in range(bus.core.log.shards)))
+def test_an_unmounted_archive_is_not_begun_a_second_time(connect, bus, directory):
+    send(bus, "SET", bus.core.log.keys(0).cursor("reminders"), ",".join("0-0" for _ in range(bus.core.log.shards)))
     fill(bus)
     archive(bus)
     before = names(directory)
     mounted = directory.rename(directory.with_name("mounted"))
     fill(bus)
     for _ in range(2):
-        with pytest.raises(ArchiveUnavailable, match=r"had segments before, and has none now; .* mount that again"):
+        bus = connect(archive_url=directory, retain="1ms", retain_events=5, archive_segment=4)
+        with pytest.raises(ArchiveUnavailable, match=r"had events up to \d+, and has no segments now; .* mount that"):
             archive(bus)
         assert not directory.exists()
+    archive(connect(archive_url=directory.with_name("new"), retain="1ms", retain_events=5, archive_segment=4))
+    assert names(directory.with_name("new"))
     mounted.rename(directory)
     archive(bus)
     assert set(before) < set(names(directory))

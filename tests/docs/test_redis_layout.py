@@ -66,7 +66,9 @@ def bus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bus]:
         eventually(lambda: bus.converse(page_out(bus.core, 0)).documents)
         lease = bus.converse(take(bus.core.log.keys(0), "tester"))
         bus.converse(fold_once(bus.core.log, 0, build=lease.build))
-        bus.converse(Archiving(bus.core.log.keys(0), "0123", "tester", 60_000).take())
+        archiving = Archiving(bus.core.log.keys(0), "0123", "tester", 60_000)
+        bus.converse(archiving.take())
+        bus.converse(archiving.record(1, "/archive"))
         yield bus
 
 
