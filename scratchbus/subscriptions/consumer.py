@@ -103,7 +103,7 @@ class Consumer:
                 yield from self._read_redeliveries(window)
             if not window.has_next and not (yield from self._read(window)):
                 return NAP
-            if window.has_next and window.is_new:
+            if window.has_next and window.is_new and not window.wait(time.monotonic()):
                 window.count_first_attempt()
                 yield from self.write(window)
         except LeaseLost:

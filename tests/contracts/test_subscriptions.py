@@ -304,6 +304,25 @@ def test_after_a_takeover_each_ack_is_written_immediately(connect, clock):
             assert status_of(two).trying is None
 
 
+def test_a_takeover_during_the_wait_after_a_failure_is_no_attempt(connect, clock):
+    bus = connect("one")
+    fill(bus.page(), 1)
+    next(bus.subscribe("router")).fail("busy", delay="1h")
+    for name in ("two", "three", "four"):
+        vanish(bus)
+        clock.advance("4s")
+        bus = connect(name)
+        deliveries = bus.subscribe("router")
+        for _ in range(3):  # takes the lease, reads, waits
+            bus.converse(deliveries._consumer.advance())
+        assert deliveries.is_active
+    assert status_of(bus).attempts == 1
+    vanish(bus)
+    clock.advance("1h")
+    last = next(connect("five").subscribe("router"))
+    assert last.attempt == 2
+
+
 def test_the_keeper_does_not_write_what_another_thread_is_writing(bus, page):
     fill(page, 1)
     with bus.subscribe("router") as deliveries:
