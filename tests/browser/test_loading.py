@@ -10,6 +10,7 @@ from playwright.sync_api import Page, Route, expect
 from scratchbus import Bus
 from tests.browser.conftest import Console, Opened
 from tests.browser.serving import Served
+from tests.waiting import eventually
 
 _SLOW = """
     const ask = window.fetch;
@@ -82,12 +83,12 @@ def test_a_story_appears_although_events_come_faster_than_it_loads(console: Cons
     slow_down(console.window, "/exposure", 600)
     window = console.open(f"#/story?page=loading:story&selected={seen.id}")
     story = window.get_by_role("heading", name="seen again and again")
-    for _ in range(40):
+
+    def is_visible_after_an_event() -> bool:
         page.add("observation", "seen again and again", dedupe_key="one")
-        window.wait_for_timeout(150)
-        if story.is_visible():
-            break
-    assert story.is_visible()
+        return story.is_visible()
+
+    eventually(is_visible_after_an_event, "the story")
 
 
 @pytest.mark.browser

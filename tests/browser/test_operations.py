@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import expect
 
 from scratchbus import Bus
-from tests.browser.conftest import Console, Opened
+from tests.browser.conftest import Console, Opened, settle
 from tests.browser.serving import Served
 from tests.browser.test_shell import violations
 
@@ -158,5 +158,6 @@ def test_operations_are_not_loaded_again_for_each_moment(console: Console, bus: 
     for _ in range(3):
         window.keyboard.press("ArrowLeft")
     expect(window.locator("main.past")).to_be_visible()
-    window.wait_for_timeout(300)
+    expect(window.get_by_role("slider")).to_have_attribute("aria-busy", "false")
+    settle(window)
     assert not [url for url in asked if url.endswith(("/archive", "/dead-letters", "/types"))]

@@ -138,6 +138,8 @@ def test_an_archive_that_is_away_is_not_an_engine_that_is_away(open_console: Ope
     console = open_console(served, sees_failures=True)
     window = console.window
     asked: list[str] = []
+    probes: list[str] = []
+    window.on("request", lambda request: probes.append(request.url) if request.url.endswith("/readyz") else None)
     body = {"type": "urn:scratchbus:problem:archive-unavailable", "status": 503, "detail": "the archive is away"}
 
     def refuse(route: Route) -> None:
@@ -145,9 +147,14 @@ def test_an_archive_that_is_away_is_not_an_engine_that_is_away(open_console: Ope
         route.fulfill(status=503, content_type="application/problem+json", body=json.dumps(body))
 
     window.route("**/api/v1/archive", refuse)
+    window.clock.install()
     console.open("#/operations")
     expect(window.get_by_role("region", name="Operations").get_by_text("the archive is away")).to_be_visible()
-    window.wait_for_timeout(3_000)  # the time of several probes
+    before = len(probes)
+    while len(probes) < before + 2:
+        with window.expect_response("**/readyz"):
+            window.clock.run_for(5_000)  # until the next probe
+    settle(window)
     expect(window.get_by_text("The engine is away.")).to_be_hidden()
     assert len(asked) == 1
 
@@ -603,12 +610,12 @@ def test_a_refusal_of_a_request_from_before_the_sign_in_does_not_sign_out(
         held: list[Route] = []
         window.route(re.compile("/types$"), lambda route: held.append(route) if not held else route.continue_())
         window.evaluate("() => void import('/console/lib/connection.js').then(module => module.reloadAll())")
-        while not held:
-            window.wait_for_timeout(20)
+        eventually(lambda: window.evaluate("true") and held, "the request")
         sign_in(window, secret)
         expect(window.locator(".connection.live")).to_be_visible()
-        held[0].fulfill(status=401, json={"title": "Unauthenticated"})
-        window.wait_for_timeout(500)
+        with window.expect_response(lambda response: response.status == 401):
+            held[0].fulfill(status=401, json={"title": "Unauthenticated"})
+        settle(window)
         expect(window.locator(".connection.live")).to_be_visible()
 
 
@@ -761,7 +768,10 @@ def test_a_refused_question_who_speaks_is_not_asked_again_and_again(open_console
         route.fulfill(status=403, json={"type": "urn:scratchbus:problem:other-user", "detail": "someone else"})
 
     console.window.route("**/api/v1/me", refuse)
+    console.window.clock.install()
     window = console.open("#/now?page=shell:other")
     window.wait_for_selector(".slider")
-    window.wait_for_timeout(1000)
+    for _ in range(5):
+        window.clock.run_for(1_000)
+        settle(window)
     assert len(asked) <= 3

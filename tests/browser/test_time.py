@@ -17,7 +17,7 @@ from playwright.sync_api import Route, expect
 
 from scratchbus import Bus, Event, Page
 from scratchbus.errors import Conflict
-from tests.browser.conftest import Console, Opened, address_of
+from tests.browser.conftest import Console, Opened, address_of, settle
 from tests.browser.serving import Served
 from tests.inspection import await_tick
 from tests.waiting import eventually
@@ -292,6 +292,7 @@ def test_leaving_the_moment_that_plays_stops_playing(console: Console, bus: Bus,
         eventually(partial(is_past, first.created_at + timedelta(seconds=number / 2)))
         page.update(first.id, confidence=(number + 1) / 10)
     bus.page("time:stop-other").add("observation", "elsewhere")
+    console.window.clock.install()
     window = console.open(f"#/now?page={page.name}")
     window.wait_for_selector(".slider")
     window.get_by_role("button", name="Speed: 10×").click()
@@ -309,7 +310,8 @@ def test_leaving_the_moment_that_plays_stops_playing(console: Console, bus: Bus,
     expect(window.get_by_role("button", name="Play", exact=True)).to_be_visible(timeout=3_000)
     chosen = moment_of(window)
     assert (chosen == str(first.position)) is (how != "page")
-    window.wait_for_timeout(2_500)
+    window.clock.run_for(2_500)
+    settle(window)
     assert moment_of(window) == chosen
 
 
@@ -350,5 +352,6 @@ def test_steps_that_failed_are_not_made_later(open_console: Opened, served: Serv
     expect(window.get_by_text("it failed")).to_be_visible()
     window.keyboard.press("ArrowLeft")
     eventually(lambda: moment_of(window) == str(happened[-2].position), "one event back", within=10)
-    window.wait_for_timeout(300)
+    expect(window.get_by_role("slider")).to_have_attribute("aria-busy", "false")
+    settle(window)
     assert moment_of(window) == str(happened[-2].position)
