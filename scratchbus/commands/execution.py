@@ -126,7 +126,11 @@ def execute(
     try:
         return (yield from _carry_out(core, page, command, occasion, follow_up))
     except InvalidInput:
-        earlier = yield from earlier_change(core, page, occasion.event_id, occasion.digest)
+        _, its_type = yield from read_target(core, page, command.id, command.event_id)
+        earlier = yield from earlier_change(
+            core, page, occasion.event_id, occasion.digest,
+            lambda then: _writes(command, occasion._replace(now=then), None, its_type, follow_up),
+        )  # fmt: skip
         if earlier is None:
             raise
         return earlier
@@ -141,10 +145,7 @@ def _carry_out(
         before, its_type = yield from read_target(core, page, command.id, command.event_id)
         if before is not None and before.status_class == "closed" and command.continues_lifetime:
             occasion = occasion._replace(lifetime=(yield from last_lifetime(core, before)))
-        writes = command.decide(occasion, before, its_type)
-        if follow_up is not None:
-            follow_up_id = f"{occasion.event_id}/{len(writes)}"
-            writes += follow_up.decide(occasion._replace(event_id=follow_up_id, digest=""), before, its_type)
+        writes = _writes(command, occasion, before, its_type, follow_up)
         try:
             appended = yield from append(
                 core.log, page, writes, room=settings.max_observations, on_full=settings.on_full
@@ -159,3 +160,18 @@ def _carry_out(
             continue  # the caller did not ask for this version: it has changed since it was read
         return (yield from finish(core, page, before, writes, appended))
     raise Conflict(f"{command.id} keeps changing; try again")
+
+
+def _writes(
+    command: Command,
+    occasion: Occasion,
+    before: Observation | None,
+    its_type: ObservationType | None,
+    follow_up: Command | None,
+) -> list[Write]:
+    """Return the writes of a command, and those of the one that follows it in the same batch."""
+    writes = command.decide(occasion, before, its_type)
+    if follow_up is not None:
+        follow_up_id = f"{occasion.event_id}/{len(writes)}"
+        writes += follow_up.decide(occasion._replace(event_id=follow_up_id, digest=""), before, its_type)
+    return writes

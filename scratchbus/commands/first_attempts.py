@@ -114,12 +114,9 @@ def _additions_decided_at(
             writes.append(decide(now, Ids(new_id(), id, batch_size), arguments))
         except InvalidInput:
             return None  # it was refused then, too
-    sought = [Event(id=each.event.id, page=page, by=each.event.by) for each in writes]
-    lookups = [Write(event, Op.PUT, each.digest, body=b"{}") for event, each in zip(sought, writes, strict=True)]
-    positions = yield from find_attempt(core.log, page, lookups)
+    positions = yield from _find_same(core, page, writes)
     if positions is None:
         return None
-    check_same(writes, (yield from entries_at(core.log, positions)))
     found = yield from recall_batch(core, page, positions)
     check_keys(writes, found)
     return found
@@ -132,8 +129,21 @@ def recall_batch(core: Core, page: str, positions: list[Position]) -> Step[list[
     return [last[each.id] for each in found]
 
 
-def earlier_change(core: Core, page: str, event_id: str, digest: str) -> Step[Observation | None]:
-    """Return the result of an earlier attempt of a change that is refused now; None if there was none."""
+def earlier_change(
+    core: Core, page: str, event_id: str, digest: str, decide: Callable[[datetime], list[Write]]
+) -> Step[Observation | None]:
+    """Return the result of an earlier attempt of a change that is refused now; None if there was none.
+
+    `decide` returns its writes as they were decided at a time. Raises EventIdReused.
+    """
+    bound = bound_of(event_id)
+    if bound is not None:
+        try:
+            writes = decide(moment(int(bound.partition("-")[0])))
+        except InvalidInput:
+            return None  # it was refused then, too
+        found = yield from _find_same(core, page, writes)
+        return None if found is None else (yield from recall_all(core, page, found[-1:]))[0]
     positions = yield from _find(core, page, [_lookup(page, event_id, core.by, digest)])
     if positions is None:
         return None
@@ -141,6 +151,19 @@ def earlier_change(core: Core, page: str, event_id: str, digest: str) -> Step[Ob
     number, _, total = event.batch.partition("/")
     end = event.position._replace(seq=event.seq + int(total) - int(number))
     return (yield from recall_all(core, page, [end]))[0]
+
+
+def _find_same(core: Core, page: str, writes: list[Write]) -> Step[list[Position] | None]:
+    """Return the positions of events under generated ids, which have no digest; None if they were never appended.
+
+    Raises EventIdReused if these writes cannot have made them.
+    """
+    sought = [Event(id=each.event.id, page=page, by=each.event.by) for each in writes]
+    lookups = [Write(event, Op.PUT, each.digest, body=b"{}") for event, each in zip(sought, writes, strict=True)]
+    positions = yield from find_attempt(core.log, page, lookups)
+    if positions is not None:
+        check_same(writes, (yield from entries_at(core.log, positions)))
+    return positions
 
 
 def _lookup(page: str, event_id: str, by: str, digest: str) -> Write:

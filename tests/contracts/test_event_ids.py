@@ -368,6 +368,29 @@ def test_retry_with_a_generated_id_is_recognised_after_its_observation_has_expir
         page.add("observation", "x", expires_at=end)
 
 
+def test_retry_of_an_update_with_a_generated_id_is_recognised_after_the_end(page, monkeypatch):
+    end = datetime(2090, 1, 1, tzinfo=UTC)
+    kept, blocker = page.add("observation", "x"), page.add("observation", "blocks")
+    given = {"expires_at": end, "content": "y", "remind_at": datetime(2089, 1, 1, tzinfo=UTC)}
+    first = page.update(kept.id, **given)
+    reviewed = page.update(kept.id, expires_at=end, status="pending_review", blocked_by=[blocker.id])
+    one, two = (event.id for event in page.history(kept.id)[1:3])
+    page.update(kept.id, content="z")
+    has_passed = datetime.now(UTC)
+    monkeypatch.setattr(change, "check_end", lambda end, now: _refuse_time(end, now) if now > has_passed else end)
+    assert page.update(kept.id, event_id=one, **given) == first
+    again = {"expires_at": end, "status": "pending_review", "blocked_by": [blocker.id]}
+    assert page.update(kept.id, event_id=two, **again) == reviewed
+    for event_id, other in ((one, given | {"content": "z"}), (two, given), (one, again)):
+        with pytest.raises(EventIdReused):
+            page.update(kept.id, event_id=event_id, **other)
+    with pytest.raises(EventIdReused):
+        page.update(blocker.id, event_id=one, **given)
+    for event_id in (f"0{one}", None):
+        with pytest.raises(InvalidTTL):
+            page.update(kept.id, event_id=event_id, **given)
+
+
 def test_retry_of_a_reminder_is_recognised_after_a_change_of_its_schedule(page):
     kept = page.add("observation", "x")
     reminded = page.update(kept.id, remind_at="2090-01-01", event_id="EV-1")
