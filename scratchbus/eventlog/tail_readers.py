@@ -133,6 +133,8 @@ class Feeds:
             while not self._closed.is_set():
                 try:
                     tail_reader.engine.run(tail_reader.feed.advance(MAX_BLOCK_MS))
+                    if attempt:
+                        logger.info("going on")
                     attempt, tail_reader.feed.trouble = 0, None
                     self._closed.wait(PAUSE * tail_reader.feed.followers)
                 except Exception as problem:  # followers must not wait for a thread that has died
@@ -225,6 +227,8 @@ class AsyncFeeds:
         while True:
             try:
                 await self._reader.run(feed.advance(MAX_BLOCK_MS))
+                if attempt:
+                    logger.info("going on")
                 attempt, feed.trouble = 0, None
                 await asyncio.sleep(0)  # let the followers that were woken run first
             except Exception as problem:  # followers must not wait for a task that has died

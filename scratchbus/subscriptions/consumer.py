@@ -127,6 +127,8 @@ class Consumer:
 
     def reset_backoff(self) -> None:
         """Record that a wait ended without an error of the engine."""
+        if self._failures:
+            logger.info("going on", subscription=self.name)
         self._failures = 0
 
     def find(self, position: Position | str) -> DeliveryState:

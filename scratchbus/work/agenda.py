@@ -202,6 +202,8 @@ class Agenda:
 
     def reset_backoff(self) -> None:
         """Record that a wait ended without an error of the engine."""
+        if self._failures:
+            logger.info("going on", work=self.name)
         self._failures = 0
 
     def _follow(self) -> None:
