@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import defaultdict
+from datetime import UTC, datetime
 from typing import Any
+
+from apscheduler.executors.debug import DebugExecutor
+from apscheduler.schedulers.background import BackgroundScheduler
 
 from scratchbus.commands.files import evict_all
 from scratchbus.domain.event import Event
@@ -125,9 +128,6 @@ def _due_write(core: Core, page: str, subject: str, head: Head, now: int) -> Wri
     return None
 
 
-_EVICT_SECONDS = 3_600.0
-
-
 def run_expirer(bus: Host, stop: threading.Event) -> None:
     """Sweep on a schedule, and follow the log for reminders and refutations, until `stop` is set.
 
@@ -135,29 +135,22 @@ def run_expirer(bus: Host, stop: threading.Event) -> None:
 
     Raises the errors of either, such as EngineError if the engine goes away.
     """
+    interval = bus.core.settings.seconds("sweep_interval")
     failures: list[Exception] = []
-    ended = threading.Event()
-    # a daemon thread, so that an engine that hangs does not keep the process from ending
-    thread = threading.Thread(target=_run_jobs, args=(bus, stop, ended, failures), name="sweeper", daemon=True)
-    thread.start()
+    # The debug executor runs jobs in the scheduler's own thread, a daemon. The threads of APScheduler's pool are joined
+    # when the interpreter exits, so that an engine that hangs would keep the process from ending.
+    scheduler = BackgroundScheduler(
+        executors={"default": DebugExecutor()},
+        job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
+        timezone=UTC,
+    )
+    scheduler.add_job(_sweep_job, "interval", (bus, stop, failures), seconds=interval, next_run_time=datetime.now(UTC))
+    scheduler.add_job(_evict_job, "interval", (bus,), hours=1, next_run_time=datetime.now(UTC))
+    scheduler.start()
     try:
         _follow_reminders(bus, stop, failures)
     finally:
-        ended.set()
-        thread.join()
-
-
-def _run_jobs(bus: Host, stop: threading.Event, ended: threading.Event, failures: list[Exception]) -> None:
-    """Sweep and evict regularly, by the monotonic clock: the time of this machine may be set back."""
-    interval = bus.core.settings.seconds("sweep_interval")
-    evict_at = time.monotonic()
-    while not (ended.is_set() or failures):
-        started_at = time.monotonic()
-        _sweep_job(bus, stop, failures)
-        if started_at >= evict_at:
-            evict_at = started_at + _EVICT_SECONDS
-            _evict_job(bus)
-        ended.wait(max(0.0, started_at + interval - time.monotonic()))
+        scheduler.shutdown()
 
 
 def _sweep_job(bus: Host, stop: threading.Event, failures: list[Exception]) -> None:
@@ -179,7 +172,7 @@ def _sweep_job(bus: Host, stop: threading.Event, failures: list[Exception]) -> N
 def _evict_job(bus: Host) -> None:
     try:
         evicted = bus.converse(evict_all(bus.core))
-    except Exception as problem:  # they stay for another hour, and sweeps go on
+    except (ScratchbusError, OSError) as problem:  # they stay for another hour
         logger.warning("files were not evicted", problem=str(problem))
         return
     if evicted:

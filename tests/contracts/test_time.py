@@ -1,6 +1,5 @@
 """Time: expiry, auto-archive, lapsed claims and reminders, each appended exactly once."""
 
-import sys
 import threading
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -580,33 +579,3 @@ def test_a_fold_does_not_depend_on_the_clock(bus, page, clock):
     project(bus)
     clock.set(clock.ms - 864_000_000)
     assert page.list()[0] == before
-
-
-@pytest.mark.engines("embedded")
-def test_an_expirer_sweeps_after_the_time_of_its_machine_was_set_back(connect, monkeypatch):
-    set_back = timedelta()
-
-    class _Kind(type):
-        def __instancecheck__(cls, instance):
-            return isinstance(instance, datetime)
-
-    class _SetBack(datetime, metaclass=_Kind):
-        @classmethod
-        def now(cls, tz=None):
-            return datetime.now(tz) - set_back
-
-    for name, module in list(sys.modules.items()):
-        if name.startswith(("apscheduler.", "scratchbus.")) and vars(module).get("datetime") is datetime:
-            monkeypatch.setattr(module, "datetime", _SetBack)
-    bus, stop = connect(sweep_interval="20ms"), threading.Event()
-    thread = threading.Thread(target=run_expirer, args=(bus, stop), daemon=True)
-    thread.start()
-    try:
-        sweeps = counts.sweeps
-        eventually(lambda: counts.sweeps > sweeps)
-        set_back = timedelta(hours=1)
-        sweeps = counts.sweeps + 2
-        eventually(lambda: counts.sweeps > sweeps, within=10)
-    finally:
-        stop.set()
-        thread.join()

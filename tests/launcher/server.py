@@ -23,7 +23,7 @@ from tests.preload import warm_up
 PACKAGES = ("scratchbus", "daemons")
 """Packages whose modules are all imported before the first fork."""
 
-LIBRARIES = ("apscheduler.triggers.cron", "fakeredis", "rich.console", "uvicorn")
+LIBRARIES = ("apscheduler.schedulers.background", "fakeredis", "rich.console", "uvicorn")
 """Libraries that the packages import lazily."""
 
 
