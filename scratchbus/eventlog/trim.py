@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from scratchbus.domain.position import Position
 from scratchbus.engine.scripts import Key, lua_script
 from scratchbus.engine.steps import Step, ask
-from scratchbus.errors import ArchiveBusy, ArchiveUnavailable, LogRewound
+from scratchbus.errors import ArchiveBusy, ArchiveDamaged, LogRewound
 from scratchbus.eventlog.checkpoint import checkpoint_key, read_checkpoint
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
 from scratchbus.eventlog.layouts import LUA
@@ -95,11 +95,11 @@ class Archiving(NamedTuple):
         yield from ask(self.keys.shard, "SET", self.keys.archived, f"{seq}|{location}")
 
     def check_unrecorded(self, location: str) -> Step[None]:
-        """Raise ArchiveUnavailable if an archive was recorded at a location where no segments were found."""
+        """Raise ArchiveDamaged if an archive was recorded at a location where no segments were found."""
         found = yield from ask(self.keys.shard, "GET", self.keys.archived)
         seq, _, recorded = text_of(found or b"").partition("|")
         if recorded == location:
-            raise ArchiveUnavailable(
+            raise ArchiveDamaged(
                 f"{location} had events up to {seq}, and has no segments now; if it is on a disk of its own, mount that"
                 " again. To begin a new archive, set archive_url to another location"
             )

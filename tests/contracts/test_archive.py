@@ -923,7 +923,7 @@ def test_an_unmounted_archive_is_not_begun_a_second_time(connect, bus, directory
     fill(bus)
     for _ in range(2):
         bus = connect(archive_url=directory, retain="1ms", retain_events=5, archive_segment=4)
-        with pytest.raises(ArchiveUnavailable, match=r"had events up to \d+, and has no segments now; .* mount that"):
+        with pytest.raises(ArchiveDamaged, match=r"had events up to \d+, and has no segments now; .* mount that"):
             archive(bus)
         assert not directory.exists()
     archive(connect(archive_url=directory.with_name("new"), retain="1ms", retain_events=5, archive_segment=4))

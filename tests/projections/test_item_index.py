@@ -37,6 +37,12 @@ def test_a_query_finds_the_best_match_first_and_of_equal_ones_the_first_added():
     index = ItemIndex()
     texts = {"a": "cats, among much else that is said here at some length", "b": "cats", "c": "cats cats", "d": "cats"}
     for seq, (key, text) in enumerate(texts.items(), 1):
-        index.load({f"item_{key}": item({"a": text}, seq).model_copy(update={"key": key, "added_seq": seq})})
+        index.load(
+            {
+                f"item_{key}": item({"a": text}, seq).model_copy(
+                    update={"id": f"item_{key}", "key": key, "added_seq": seq}
+                )
+            }
+        )
     found = index.search((), {}, "cats", 10, 0, 0)
     assert [each.item.key for each in found] == ["c", "b", "d", "a"]

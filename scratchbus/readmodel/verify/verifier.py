@@ -33,8 +33,8 @@ from scratchbus.readmodel.verify.stored import StoredKey, StoredKeys
 _AT_ONCE = 500  # members of a key per read
 
 _APART = (
-    "log", "tail", "origin", "floor", "archiver", "kept", "meta", "subscriptions", "subscription", "dead", "again",
-    "cursor", "ids", "checkpoint", "rebuilding", "erased",
+    "log", "tail", "origin", "floor", "archiver", "archived", "kept", "meta", "subscriptions", "subscription", "dead",
+    "again", "cursor", "ids", "checkpoint", "rebuilding", "erased",
 )  # fmt: skip
 """The keys, up to their first colon, that are not compared member by member."""
 

@@ -309,7 +309,7 @@ async def test_a_connection_is_closed_unless_it_sends_requests(
         yield Starlette(routes=[Route("/mcp", answer)])
 
     listener, ready, received = listen("0"), anyio.Event(), b""
-    with anyio.fail_after(PATIENCE):
+    with listener.socket, anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(serve_http, slow(), listener.socket, ready.set)
             await ready.wait()
