@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -45,7 +46,8 @@ class Warnings:
         if session in self._warned or used < self.threshold * limit:
             return False
         if len(self._warned) >= _MAX_CONVERSATIONS:
-            del self._warned[next(iter(self._warned))]
+            with suppress(RuntimeError, StopIteration):  # other threads change it meanwhile
+                self._warned.pop(next(iter(self._warned)), None)
         self._warned[session] = used
         return True
 

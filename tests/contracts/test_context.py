@@ -2,6 +2,8 @@
 
 import math
 import re
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from secrets import token_hex
 
 import pytest
@@ -409,6 +411,19 @@ def test_should_warn_is_true_once_per_compaction(analyst):
     assert analyst.context.warning.startswith("[System] ")
     analyst.context.after_compaction("s1", summary="Two sheets were read.")
     assert analyst.context.should_warn(850, 1_000, session="s1")
+
+
+def test_threads_may_warn_many_conversations_at_once(analyst):
+    def warn(thread):
+        return [analyst.context.should_warn(9, 10, session=f"{thread}-{number}") for number in range(5_000)]
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            assert all(map(all, pool.map(warn, range(8))))
+    finally:
+        sys.setswitchinterval(interval)
 
 
 def test_compaction_threshold_is_a_setting(connect):
