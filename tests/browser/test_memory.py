@@ -343,3 +343,13 @@ def test_a_form_sent_again_after_lost_answers_writes_once(console: Console, bus:
     assert len(keys) == 5
     assert len(set(keys)) == 1
     assert [each.content for each in bus.notes("memory-lost").list().notes] == ["written once", "there already"]
+
+
+@pytest.mark.browser
+def test_many_tags_leave_the_notes_in_sight_on_a_phone(open_console: Opened, served: Served, bus: Bus) -> None:
+    """They are one line that scrolls."""
+    for number in range(12):
+        bus.notes("memory-tags").add(f"note {number}", [f"topic-{number}-{each}" for each in range(5)])
+    window = open_console(served, width=360, height=740).open("#/memory?session=memory-tags")
+    expect(window.locator(".note-tags .chip")).to_have_count(60)
+    expect(window.locator(".note").first).to_be_in_viewport()

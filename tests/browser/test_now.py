@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 import pytest
 from playwright.sync_api import Route, expect
 
-from scratchbus import Bus
-from tests.browser.conftest import Console, Opened, address_of
+from scratchbus import Bus, NewObservation
+from tests.browser.conftest import Console, Opened, address_of, settle
 from tests.browser.serving import Served
+from tests.waiting import eventually
 
 
 def test_changes_appear_without_a_reload(console: Console, bus: Bus) -> None:
@@ -321,3 +323,68 @@ def test_a_half_typed_status_is_no_error(console: Console, bus: Bus) -> None:
     filters.press_sequentially("olved")
     console.expect_rows("done")
     assert not [each for each in asked if re.search("status=r(es?)?(&|$)", each)]
+
+
+@pytest.mark.browser
+def test_a_page_is_printed_beyond_the_rows_in_sight(console: Console, bus: Bus) -> None:
+    """Each row is below the one before it; afterwards the table is scrolled to where it was."""
+    page = bus.page("now:print")
+    for number in range(90):
+        page.add("observation", f"observation {number} to print", tags=["printed"])
+    window = console.open("#/now?page=now:print")
+    expect(window.locator(".toolbar-count")).to_have_text("90 observations")
+    body = window.locator(".table-body")
+    body.evaluate("each => { each.scrollTop = 700; }")
+    window.wait_for_selector("[aria-rowindex='27']")
+    assert window.locator(".table-body .table-row").count() < 50
+    window.evaluate("() => { dispatchEvent(new Event('beforeprint')); }")
+    expect(window.locator(".table-body .table-row")).to_have_count(90)
+    window.emulate_media(media="print")
+    settle(window)
+    tops = window.eval_on_selector_all(
+        ".table-body .table-row", "all => all.map(each => each.getBoundingClientRect().y)"
+    )
+    assert all(below - above >= 30 for above, below in pairwise(tops))
+    assert window.evaluate("document.documentElement.scrollHeight") > 90 * 30
+    window.emulate_media(media="screen")
+    window.evaluate("() => { dispatchEvent(new Event('afterprint')); }")
+    eventually(lambda: body.evaluate("each => each.scrollTop") == 700, "the table scrolled as before")
+    assert len(window.pdf()) > 2_000
+    eventually(lambda: window.locator(".table-body .table-row").count() < 50, "the rows in sight")
+
+
+@pytest.mark.browser
+def test_a_long_tag_ends_with_an_ellipsis(console: Console, bus: Bus) -> None:
+    """The ellipsis applies to the text of a block, not of a flex container."""
+    page = bus.page("now:tags")
+    added = page.add("observation", "tagged", tags=["a-tag-with-a-name-of-forty-characters-in-all"])
+    window = console.open(f"#/now?page=now:tags&selected={added.id}")
+    tag = window.locator(".detail .tag")
+    expect(tag).to_have_css("display", "block")
+    assert tag.evaluate("each => each.scrollWidth > each.clientWidth && each.clientHeight === 20")
+
+
+@pytest.mark.browser
+def test_large_numbers_have_separators(open_console: Opened, served: Served) -> None:
+    """In the button of the page and in the buttons of types, as elsewhere."""
+    with Bus.connect(served.url, source="many", max_observations=2000) as many:
+        page = many.page("now:many")
+        page.add_many([NewObservation(type="observation", content=f"one of many {number}") for number in range(1_000)])
+        page.add("risk_alert", "the only alert")
+    window = open_console(served).open("#/now?page=now:many")
+    expect(window.locator(".chip", has_text="observation")).to_contain_text("1,000")
+    expect(window.locator(".page-button small")).to_have_text("1,001")
+
+
+@pytest.mark.browser
+def test_forced_colours_show_what_is_selected(console: Console, bus: Bus) -> None:
+    """The view, and the row, without backgrounds or colours of the theme."""
+    page = bus.page("now:forced")
+    page.add("observation", "another")
+    chosen = page.add("observation", "chosen")
+    console.window.emulate_media(forced_colors="active")
+    window = console.open(f"#/now?page=now:forced&selected={chosen.id}")
+    expect(window.locator(".table-row[aria-selected=true]")).to_have_css("outline-style", "dotted")
+    border_of = "each => getComputedStyle(each).borderBottomColor"
+    current = window.locator("nav a[aria-current]").evaluate(border_of)
+    assert window.locator("nav a", has_text="Story").evaluate(border_of) != current

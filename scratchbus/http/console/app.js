@@ -93,7 +93,7 @@ const Logo = () => html`<svg viewBox="0 0 20 20" width="20" height="20" aria-hid
 
 function OpenCount() {
   const open = pages.value.find((each) => each.name === page.value)?.open;
-  return open === undefined ? null : html`<small title="open observations">${open}</small>`;
+  return open === undefined ? null : html`<small title="open observations">${open.toLocaleString("en")}</small>`;
 }
 
 function Connection() {

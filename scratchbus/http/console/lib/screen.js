@@ -1,4 +1,4 @@
-// The width of the window, for what style sheets cannot decide alone.
+// The width of the window and whether it is being printed, for what style sheets cannot decide alone.
 import { signal } from "./base.js";
 
 const query = matchMedia("(max-width: 760px)");
@@ -6,3 +6,8 @@ const query = matchMedia("(max-width: 760px)");
 /** Whether rows take two lines. */
 export const narrow = signal(query.matches);
 query.addEventListener("change", () => (narrow.value = query.matches));
+
+/** Whether the window is being printed. */
+export const printing = signal(false);
+addEventListener("beforeprint", () => (printing.value = true));
+addEventListener("afterprint", () => (printing.value = false));

@@ -1,7 +1,10 @@
 // A virtual table: only visible rows are in the document, so 100,000 rows scroll as smoothly as a hundred.
 import { html, useLayoutEffect, useMemo, useRef, useState } from "../lib/base.js";
+import { printing } from "../lib/screen.js";
+import { count } from "../lib/text.js";
 
 const SPARE = 6; // rows beyond the visible ones, above and below
+const MAX_PRINTED = 1000;
 
 /**
  * Props: `label`; `rows`, `keyOf(row)`; `columns`, [{name, title, cell(row), label?}]; `rowHeight` in pixels;
@@ -22,14 +25,15 @@ export function Table(props) {
     () => layOut(rows, keyOf, rowHeight, expanded, heights),
     [rows, rowHeight, expanded, [...heights.values()].join()],
   );
-  const first = Math.max(0, layout.indexAt(view.top) - SPARE);
-  const end = Math.min(rows.length, layout.indexAt(view.top + view.height) + 1 + SPARE);
+  const isPrinted = printing.value;
+  const first = isPrinted ? 0 : Math.max(0, layout.indexAt(view.top) - SPARE);
+  const end = Math.min(rows.length, isPrinted ? MAX_PRINTED : layout.indexAt(view.top + view.height) + 1 + SPARE);
   const found = useMemo(() => indexOfKey(rows, keyOf, active ?? selected, 0), [rows, active, selected]);
   const place = useRef(-1); // of the active row; when it leaves, the one that is there now is active
   const activeIndex = found < 0 && active !== null ? Math.min(place.current, rows.length - 1) : found;
   place.current = activeIndex;
   const shown = range(first, end);
-  if (activeIndex >= 0 && (activeIndex < first || activeIndex >= end)) shown.push(activeIndex); // keeps its focus
+  if (!isPrinted && activeIndex >= 0 && (activeIndex < first || activeIndex >= end)) shown.push(activeIndex); // keeps its focus
 
   const look = () => box.current && setView({ top: box.current.scrollTop, height: box.current.clientHeight });
   useLayoutEffect(() => {
@@ -38,6 +42,13 @@ export function Table(props) {
     observer.observe(box.current);
     return () => observer.disconnect();
   }, []);
+
+  useLayoutEffect(() => {
+    if (!isPrinted) return undefined;
+    const element = box.current;
+    const { scrollTop } = element; // printed, the table is whole and does not scroll
+    return () => (element.scrollTop = scrollTop);
+  }, [isPrinted]);
 
   useLayoutEffect(() => {
     const { key, index, offset } = anchor.current;
@@ -54,7 +65,7 @@ export function Table(props) {
     const index = layout.indexAt(view.top);
     const row = rows[index];
     anchor.current = { key: row === undefined ? null : keyOf(row), index, offset: view.top - layout.topOf(index) };
-    if (onEnd && view.height && end >= rows.length - 20) onEnd();
+    if (onEnd && !isPrinted && view.height && end >= rows.length - 20) onEnd();
   }, [view.top, view.height, layout]);
 
   const reveal = (index) => {
@@ -130,6 +141,7 @@ export function Table(props) {
     <div class="table-body" role="rowgroup" ref=${box} onScroll=${look}
       onFocusIn=${() => (focused.current = true)} onFocusOut=${(event) => event.relatedTarget && (focused.current = false)}>
       <div role="presentation" class="table-space" style=${{ height: `${layout.height}px` }}>${shown.map(rowOf)}</div>
+      ${isPrinted && rows.length > MAX_PRINTED && html`<p class="table-rest">Only the first ${count(MAX_PRINTED, "row")} of ${count(rows.length, "row")} are printed.</p>`}
     </div>
   </div>`;
 }

@@ -90,7 +90,7 @@ function Chips({ rows }) {
   const active = parseQuery(query.value, NAMES).filter(({ name, not }) => name === "type" && !not).map(({ value }) => value);
   return html`<div class="chips" role="group" aria-label="Filter by type">${[...counts].sort(([, a], [, b]) => b.priority - a.priority).map(([type, each]) => html`
     <button key=${type} type="button" class="chip" aria-pressed=${active.includes(type)} onClick=${() => filterBy("type")(type)}>
-      ${visible(type)} <span class="number">${each.count}</span></button>`)}</div>`;
+      ${visible(type)} <span class="number">${each.count.toLocaleString("en")}</span></button>`)}</div>`;
 }
 
 const COLUMNS = [
