@@ -21,8 +21,8 @@ from scratchbus.domain.todo import ACTIVE, HEADER, TodoItem, for_injection
 
 NOTEPAD: Final = "## Session Notepad"
 NOTEPAD_EMPTY: Final = (
-    "(empty — use update_notepad, or write_notepad if you have it, to save working notes, findings, and task progress;"
-    " content here survives context compaction)"
+    "(empty — use write_notepad or update_notepad to save working notes, findings, and task progress; content here"
+    " survives context compaction)"
 )
 PREFERENCES: Final = "## Preferences\nStanding requests from people; follow them unless you are told otherwise now."
 SUMMARY: Final = "## Conversation Summary"

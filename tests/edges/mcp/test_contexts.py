@@ -36,12 +36,6 @@ async def test_a_client_gets_twelve_tools_unless_it_asks_for_more(connect: Conne
         assert "has no history tools" in await agent.fail("trace", action="x")
 
 
-async def test_an_empty_notepad_names_the_basic_tool_that_fills_it(connect: Connect):
-    async with connect("analyst", session="s1", tools=["basic"]) as agent:
-        made = await agent.do("get_context")
-    assert "(empty — use update_notepad, or write_notepad if you have it, to save working notes" in made["text"]
-
-
 async def test_a_context_has_the_revisions_that_replacing_needs(connect: Connect):
     async with connect("analyst", session="s1") as agent:
         await agent.do("write_notepad", content="the plan")
