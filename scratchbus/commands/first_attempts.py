@@ -85,11 +85,11 @@ def earlier_additions(
         return (yield from _additions_decided_at(now, core, page, items, event_id, decide))
     writes: list[Write] = []
     for index, arguments in enumerate(items):
-        id = arguments.get("event_id") or (f"{event_id}/{index}" if index else event_id)
-        if event_id is None and "event_id" not in arguments:
+        id = _id_of(arguments, event_id, index)
+        if id is None:
             return None
         digest = digest_of_addition(page, arguments, by, batch_size)
-        writes.append(_lookup(page, str(id), by or arguments.get("source", ""), digest))
+        writes.append(_lookup(page, id, by or arguments.get("source", ""), digest))
     positions = yield from _find(core, page, writes)
     if positions is None:
         return None
@@ -107,7 +107,7 @@ def _additions_decided_at(
     """Return the result of an earlier attempt under generated ids, whose events have no digest to compare."""
     batch_size, writes = len(items) if event_id is not None else 1, list[Write]()
     for index, arguments in enumerate(items):
-        id = arguments.get("event_id") or (f"{event_id}/{index}" if index else event_id)
+        id = _id_of(arguments, event_id, index)
         if id is None or arguments["type"] not in core.registry.types:
             return None
         try:
@@ -120,6 +120,12 @@ def _additions_decided_at(
     found = yield from recall_batch(core, page, positions)
     check_keys(writes, found)
     return found
+
+
+def _id_of(arguments: Mapping[str, Any], event_id: str | None, index: int) -> str | None:
+    """Return the event id of an addition in a batch with an event id, or none; None if the caller gave neither."""
+    own: str | None = arguments.get("event_id")
+    return own or (f"{event_id}/{index}" if index and event_id is not None else event_id)
 
 
 def recall_batch(core: Core, page: str, positions: list[Position]) -> Step[list[Observation]]:

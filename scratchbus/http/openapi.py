@@ -25,6 +25,30 @@ _SECURITY: Final = {
     },
 }
 
+_WHOLE: Final[schemas.Schema] = {"type": "integer"}
+_INVALID: Final = schemas.exact(field=schemas.STRING, problem=schemas.STRING)
+_PROBLEM: Final[schemas.Schema] = {
+    "type": "object",
+    "description": "Why a request was refused (RFC 9457); some problems have further members.",
+    "required": ["type", "title", "status", "detail"],
+    "properties": {
+        "type": schemas.STRING,
+        "title": schemas.STRING,
+        "status": _WHOLE,
+        "detail": schemas.STRING,
+        "expected": _WHOLE | {"description": "The version or revision that the request was based on."},
+        "actual": _WHOLE | {"description": "The current version, revision or fence."},
+        "field": schemas.STRING | {"description": "The field that is wrong."},
+        "known": {"type": "array", "items": schemas.STRING, "description": "The names that are known instead."},
+        "errors": {"type": "array", "items": _INVALID, "description": "All invalid parameters."},
+        "event_id": {
+            "type": ["string", "null"],
+            "description": "The id to retry the write with, as `Idempotency-Key`.",
+        },
+    },
+    "additionalProperties": True,
+}
+
 
 def document_bodies(router: APIRouter) -> None:
     """Document the bodies that routes take as parameters. This has to precede the inclusion of their router."""
@@ -48,7 +72,7 @@ def install(app: FastAPI, *, needs_token: bool) -> None:
 def _complete(document: dict[str, Any], needs_token: bool) -> None:
     components = document.setdefault("components", {})
     components.setdefault("schemas", {}).update(schemas.COMPONENTS)
-    components["schemas"]["Problem"] = problems.SCHEMA
+    components["schemas"]["Problem"] = _PROBLEM
     components["schemas"].pop("HTTPValidationError", None)
     components["schemas"].pop("ValidationError", None)
     components["securitySchemes"] = _SECURITY

@@ -71,36 +71,6 @@ Responses = dict[int | str, dict[str, Any]]
 """The answers of an operation by status, for OpenAPI."""
 
 
-def _problem_schema() -> dict[str, Any]:
-    text, whole = {"type": "string"}, {"type": "integer"}
-    invalid = {"type": "object", "required": ["field", "problem"], "properties": {"field": text, "problem": text}}
-    return {
-        "type": "object",
-        "description": "Why a request was refused (RFC 9457); some problems have further members.",
-        "required": ["type", "title", "status", "detail"],
-        "properties": {
-            "type": text,
-            "title": text,
-            "status": whole,
-            "detail": text,
-            "expected": whole | {"description": "The version or revision that the request was based on."},
-            "actual": whole | {"description": "The current version, revision or fence."},
-            "field": text | {"description": "The field that is wrong."},
-            "known": {"type": "array", "items": text, "description": "The names that are known instead."},
-            "errors": {"type": "array", "items": invalid, "description": "All invalid parameters."},
-            "event_id": {
-                "type": ["string", "null"],
-                "description": "The id to retry the write with, as `Idempotency-Key`.",
-            },
-        },
-        "additionalProperties": True,
-    }
-
-
-SCHEMA: Final = _problem_schema()
-"""The schema of a problem."""
-
-
 class Refusal(Exception):
     """A request that the HTTP interface refuses by itself, before it asks the bus."""
 
