@@ -89,6 +89,7 @@ from scratchbus.errors.engine import EngineTooOld as EngineTooOld
 from scratchbus.errors.engine import EngineUnreachable as EngineUnreachable
 from scratchbus.errors.engine import ForeignData as ForeignData
 from scratchbus.errors.engine import NotReplicated as NotReplicated
+from scratchbus.errors.engine import for_clients as for_clients
 from scratchbus.errors.input import BudgetTooSmall as BudgetTooSmall
 from scratchbus.errors.input import InvalidExport as InvalidExport
 from scratchbus.errors.input import InvalidField as InvalidField

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from scratchbus.errors.base import ScratchbusError
 
 
@@ -64,3 +66,25 @@ class EngineForbidden(EngineError):
 
 class ForeignData(EngineError):
     """The data directory belongs to another or a newer engine."""
+
+
+_FOR_CLIENTS: Final[tuple[tuple[type[EngineError], str], ...]] = (
+    (EngineUnreachable, "the engine is unreachable; try again in a moment"),
+    (EngineLoading, "the engine is not ready yet; try again in a moment"),
+    (EngineAuth, "the engine refuses this server's user name or password; the server's log has the details"),
+    (EngineForbidden, "the engine denies this server's user a permission; the server's log has the details"),
+    (EngineReadOnly, "the engine accepts no writes; the server's log says why"),
+    (EngineFull, "the engine is out of memory and accepts no writes; its operator has to make room"),
+    (EngineError, "the engine failed or refused; the server's log says why"),
+)
+
+
+def for_clients(error: ScratchbusError) -> str:
+    """Return the message of an error for the clients of a server: it does not say where the engine is.
+
+    The server's log should have the whole message.
+    """
+    if isinstance(error, NotReplicated):
+        return str(error)
+    found = next((text for kind, text in _FOR_CLIENTS if isinstance(error, kind)), None)
+    return str(error) if found is None else f"{found}{error.advice}"

@@ -109,8 +109,9 @@ def problem(status: int, slug: str, detail: str, headers: Mapping[str, str] | No
 def problem_of(error: errors.ScratchbusError, status: int | None = None) -> Response:
     """Return an error of the bus as a response, with the status of the table unless another is given."""
     status = status_of(error) if status is None else status
-    if isinstance(error, errors.EngineUnreachable):
-        logger.warning("engine unreachable", problem=str(error))
+    if isinstance(error, errors.EngineError):
+        event = slug_of(type(error)).replace("-", " ")
+        logger.warning(event, problem=str(error))  # clients are not told all of it
     headers = {"Retry-After": RETRY_AFTER} if status == 503 else {}
     return Response(json_bytes(body_of(error, status)), status, headers, MEDIA_TYPE)
 
@@ -124,10 +125,10 @@ def body_of(error: errors.ScratchbusError, status: int) -> dict[str, Any]:
     """Return the fields of a problem for an error of the bus."""
     if isinstance(error, errors.FilesUnavailable):  # where the files are is nothing for clients
         return _body(status, slug_of(type(error)), "the private files cannot be read or written; the log says why", {})
-    if isinstance(error, errors.EngineUnreachable):  # where the engine is, and how to start it, neither
+    detail = errors.for_clients(error)
+    if isinstance(error, errors.EngineUnreachable):
         detail = f"the engine is unreachable; try again after the seconds in Retry-After{error.advice}"
-        return _body(status, slug_of(type(error)), detail, _members(error))
-    return _body(status, slug_of(type(error)), str(error), _members(error))
+    return _body(status, slug_of(type(error)), detail, _members(error))
 
 
 def refusal_body(error: Refusal) -> dict[str, Any]:

@@ -34,7 +34,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from scratchbus.daemon import TokenChecks, TooManyWrong, exit_within, stderr_logger
-from scratchbus.errors import ScratchbusError, SettingsError
+from scratchbus.errors import ScratchbusError, SettingsError, for_clients
 from scratchbus.mcp.access_tokens import Token, Tokens
 from scratchbus.mcp.identity import GROUPS, Identity, groups_of
 from scratchbus.mcp.sdk_server import server_of
@@ -135,7 +135,8 @@ class _Reception:
         try:
             answer = self._refusal(admitted.grant.identity) or (await self._manager(admitted.grant)).handle_request
         except ScratchbusError as problem:
-            answer = _error(503, "temporarily_unavailable", str(problem))
+            logger.warning("cannot open the bus for a client", client=admitted.client_id, problem=str(problem))
+            answer = _error(503, "temporarily_unavailable", for_clients(problem))
         await answer(scope, receive, send)
 
     def _refusal(self, identity: Identity) -> JSONResponse | None:

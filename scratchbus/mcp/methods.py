@@ -101,11 +101,26 @@ class Methods:
                 "subscriptions/listen": self._subscriptions.listen,
             }
 
-        self.by_name = {name: _answering(method) for name, method in self.by_name.items()}
+        self.by_name = {name: self._answering(method) for name, method in self.by_name.items()}
 
     def serving(self) -> AbstractAsyncContextManager[None]:
         """Serve subscriptions until exit."""
         return self._subscriptions.serving()
+
+    def _answering(self, method: Method) -> Method:
+        """Record a method's writes under the trace of the request, from `_meta` or else from the HTTP headers.
+
+        Errors of the bus, such as an engine that is away, become errors of the protocol.
+        """
+
+        async def answer(client: Client, params: Params) -> Result:
+            with within_trace((params.get("_meta") or {}).get("traceparent") or client.traceparent):
+                try:
+                    return await method(client, params)
+                except ScratchbusError as problem:
+                    raise ProtocolError(INTERNAL_ERROR, self._workspace.told(problem)) from None
+
+        return answer
 
     async def _ping(self, _: Client, __: Params) -> Result:
         return {}
@@ -151,19 +166,3 @@ def _instructions(identity: Identity, tools: Collection[str]) -> str:
     where = f"page {identity.page}" + (f", session {identity.session}" if identity.session else "")
     you = f"You are {identity.agent} on scratchbus, {where}: a shared working memory."
     return "\n".join([you, *(line for tool, line in _LINES if tool in tools)])
-
-
-def _answering(method: Method) -> Method:
-    """Record a method's writes under the trace of the request, from `_meta` or else from the HTTP headers.
-
-    Errors of the bus, such as an engine that is away, become errors of the protocol.
-    """
-
-    async def answer(client: Client, params: Params) -> Result:
-        with within_trace((params.get("_meta") or {}).get("traceparent") or client.traceparent):
-            try:
-                return await method(client, params)
-            except ScratchbusError as problem:
-                raise ProtocolError(INTERNAL_ERROR, str(problem)) from None
-
-    return answer

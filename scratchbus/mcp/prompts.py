@@ -82,7 +82,7 @@ class Prompts:
         try:
             text = await offered.text(arguments)
         except ScratchbusError as problem:
-            raise _refused(str(problem)) from None
+            raise _refused(self._workspace.told(problem)) from None
         message = {"role": "user", "content": {"type": "text", "text": text}}
         return {"description": offered.prompt["description"], "messages": [message]}
 

@@ -99,7 +99,7 @@ class Resources:
     async def read(self, _: Client, params: Params) -> Result:
         """Return the content of a resource."""
         uri = params["uri"]
-        with _refusing(uri):
+        with _refusing(uri, self._workspace):
             kind, value = self.find(uri)
             answer = await self._readers[kind](value)
         text = answer if isinstance(answer, str) else to_json(answer).decode()
@@ -122,7 +122,7 @@ class Resources:
 
     async def check(self, uri: str) -> str:
         """Return the URI used in notifications about a resource. Raises ProtocolError unless it exists."""
-        with _refusing(uri):
+        with _refusing(uri, self._workspace):
             kind, value = self.find(uri)
             if kind == CONTEXT:
                 raise NotFound(f"{shown(uri)} changes with everything else; subscribe to {ACTIVE.template}")
@@ -162,10 +162,10 @@ class Resources:
 
 
 @contextmanager
-def _refusing(uri: str) -> Iterator[None]:
+def _refusing(uri: str, workspace: Workspace) -> Iterator[None]:
     """Make errors of the bus errors of the protocol about a URI."""
     try:
         yield
     except ScratchbusError as problem:
         code = INTERNAL_ERROR if isinstance(problem, EngineError) else INVALID_PARAMS
-        raise ProtocolError(code, str(problem), {"uri": uri}) from None
+        raise ProtocolError(code, workspace.told(problem), {"uri": uri}) from None

@@ -198,7 +198,7 @@ class Toolbox:
         try:
             answer = dict(await _retried(tool, arguments))
         except ScratchbusError as problem:
-            return self._refused(name, for_a_model(str(problem)))
+            return self._refused(name, for_a_model(self._workspace.told(problem)))
         except Exception:
             logger.exception("a tool failed", tool=name)
             return self._refused(name, f"{name}: internal error, a bug in the server; see its log")

@@ -8,11 +8,14 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from scratchbus import AsyncBus
-from scratchbus.errors import Conflict, InvalidField, NotFound
+from scratchbus.daemon import stderr_logger
+from scratchbus.errors import Conflict, EngineError, InvalidField, NotFound, ScratchbusError, for_clients
 from scratchbus.mcp.identity import Identity
 
 if TYPE_CHECKING:
     from scratchbus import AsyncPage, AsyncView, Observation
+
+logger = stderr_logger()
 
 
 class Workspace:
@@ -41,6 +44,13 @@ class Workspace:
             AsyncExitStack() as exit_stack,
         ):
             yield cls(identity, bus, exit_stack, is_shared)
+
+    def told(self, error: ScratchbusError) -> str:
+        """Return the message of an error for the client; where the engine is, the log tells if clients are remote."""
+        if self.is_shared and isinstance(error, EngineError):
+            logger.warning("the engine failed or refused", problem=str(error))
+            return for_clients(error)
+        return str(error)
 
     @property
     def session(self) -> str:

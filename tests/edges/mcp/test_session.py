@@ -11,18 +11,20 @@ import anyio
 import anyio.lowlevel
 import pytest
 from anyio.streams.memory import MemoryObjectReceiveStream
+from mcp import Client, MCPError
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
 from scratchbus import AsyncBus
-from scratchbus.errors import EngineUnreachable
+from scratchbus.errors import EngineFull, EngineUnreachable
 from scratchbus.mcp.identity import Identity
 from scratchbus.mcp.json_rpc import McpSession, Message
 from scratchbus.mcp.methods import Methods
 from scratchbus.mcp.protocol import EARLIER, LATER
 from scratchbus.mcp.sdk_server import server_of
 from scratchbus.mcp.workspace import Workspace
+from tests.edges.mcp.conftest import text_of
 from tests.waiting import PATIENCE
 
 
@@ -416,3 +418,24 @@ async def test_an_engine_that_is_away_is_not_a_server_bug(transport: Transport, 
             await wire.send(message)
         await wire.receive()
         assert (await wire.receive())["error"] == {"code": -32603, "message": "gone"}
+
+
+@pytest.mark.parametrize("is_shared", [True, False], ids=["over HTTP", "over stdio"])
+async def test_only_local_clients_learn_where_the_engine_is(
+    monkeypatch: pytest.MonkeyPatch, memory_url: str, capfd: pytest.CaptureFixture[str], is_shared: bool
+):
+    async def fail(*_: object, **__: object) -> None:
+        raise EngineFull("redis://10.0.0.7:6379 is out of memory; raise its maxmemory")
+
+    identity = Identity.of("analyst", session="s1", tools=["all"])
+    async with (
+        Workspace.opened(identity, is_shared=is_shared, url=memory_url) as workspace,
+        Client(server_of(workspace)) as client,
+    ):
+        monkeypatch.setattr(AsyncBus, "position", fail)
+        told = [text_of(await client.call_tool("list_observations", {}))]
+        with pytest.raises(MCPError) as refused:
+            await client.read_resource("scratch://main/active")
+        told.append(str(refused.value))
+    assert all(("10.0.0.7" in each) is not is_shared and "out of memory" in each for each in told), told
+    assert ("10.0.0.7" in capfd.readouterr().err) is is_shared
