@@ -46,7 +46,7 @@ def _replace_closed_streams() -> None:
 
 def _escape_unknown_characters() -> None:
     """Print an escape for each character that the encoding of standard output lacks, as standard error does."""
-    if sys.stdout.errors == "strict" and not sys.stdout.encoding.lower().startswith("utf"):
+    if sys.stdout.errors in ("strict", "surrogateescape") and not sys.stdout.encoding.lower().startswith("utf"):
         sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
 
 
