@@ -44,18 +44,19 @@ WITHOUT_DOCSTRING = {
     "AnyEvent": "The union of all kinds of events, for `match` and type checkers.",
     "EVENT_KINDS": "The names of all kinds of events.",
     "events": "The module that has a class for each kind of event.",
-    "counts": "The counters and durations of this process, which the metrics show.",
-    "DaemonRun": "The type of a daemon's work: a function of a bus, a page name and an event that is set to stop it.",
+    "daemon.counts": "The counters and durations of this process, which the metrics show.",
+    "daemon.DaemonRun": "The type of a daemon's work: a function of a bus, a page name and an event set to stop it.",
     "Duration": 'The type of a length of time: `"2h"`, `"never"`, a number of seconds, or a timedelta.',
     "Moment": 'The type of a point in time: a datetime, or a text such as `"14:02"` or `"in 5 minutes"`.',
     "When": "The type of a point in the log: a position or its text, or a time.",
-    "Entries": "The type of a YAML list with at least one item.",
-    "Items": "The type of a YAML list.",
-    "JsonTable": "The type of a YAML mapping of JSON values.",
-    "Table": "The type of a YAML mapping from one type to another.",
-    "Text": "The type of a YAML scalar as text.",
+    "Extractor": "The type of a function that returns the triplets in a text.",
+    "daemon.Entries": "The type of a YAML list with at least one item.",
+    "daemon.Items": "The type of a YAML list.",
+    "daemon.JsonTable": "The type of a YAML mapping of JSON values.",
+    "daemon.Table": "The type of a YAML mapping from one type to another.",
+    "daemon.Text": "The type of a YAML scalar as text.",
     "TOKEN_SCOPES": "The scopes that a token can have for the HTTP API.",
-    "TypeName": "The type of a YAML scalar that names a type, status or lifecycle.",
+    "daemon.TypeName": "The type of a YAML scalar that names a type, status or lifecycle.",
 }
 
 
@@ -83,9 +84,10 @@ def methods(cls: type) -> Iterator[tuple[str, object]]:
             yield name, value
 
 
-def rows(name: str, value: object) -> Iterator[str]:
+def rows(module: str, name: str, value: object) -> Iterator[str]:
     """Yield the rows of a public name: its own, and one for each of its methods."""
-    about = f"`{value!r}`" if isinstance(value, int) else WITHOUT_DOCSTRING.get(name) or first_sentence(value)
+    known = WITHOUT_DOCSTRING.get(f"{module}.{name}".removeprefix("scratchbus."))
+    about = f"`{value!r}`" if isinstance(value, int) else known or first_sentence(value)
     yield f"| `{name}` | {about} |"
     if inspect.isclass(value) and name in WITH_METHODS:
         for method, each in methods(value):
@@ -110,7 +112,7 @@ def reference() -> str:
             ]
         else:
             parts.append("| name | |\n|---|---|")
-            parts += [row for name in names for row in rows(name, getattr(module, name))]
+            parts += [row for name in names for row in rows(module_name, name, getattr(module, name))]
         parts.append("")
     return "\n".join(parts)
 
