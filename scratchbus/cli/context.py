@@ -75,6 +75,8 @@ def context(
             session=session_id, agent=agent, page=opened.page.name, **given(**options), **with_rules(rules)
         )
     _show(invocation, found)
+    if not found.text:
+        invocation.out.note("The context is empty; name a --session, --scope or --agent, or another --page")
 
 
 def with_rules(directory: str | None) -> dict[str, Any]:

@@ -8,6 +8,11 @@ import click
 
 _ASIDE = re.compile(r"\((Did you mean [^()]*\?)\)$")
 
+_NUMBER = re.compile(r"is not a valid (integer|float)(?: range)?$")
+"""How click ends its message about a number, which names the type by its class: "a valid integer range"."""
+
+_NUMBERS = {"integer": "is not an integer", "float": "is not a number"}
+
 _CUTOFF = 0.62
 """How similar an option must be to be suggested, from 0 to 1."""
 
@@ -18,6 +23,7 @@ _SHOWN = 400
 def usage_line(problem: click.ClickException, program: str) -> str:
     """Return one line that says what is wrong with the command line, and which --help describes it."""
     text = _ASIDE.sub(r"\1", " ".join(_said_by(problem).split())).rstrip(".")
+    text = _NUMBER.sub(lambda found: _NUMBERS[found[1]], text)
     if len(text) > 2 * _SHOWN:  # it quotes what was given
         text = f"{text[:_SHOWN]}...{text[-_SHOWN:]}"
     context = problem.ctx if isinstance(problem, click.UsageError) else None

@@ -22,6 +22,11 @@ def test_a_context_is_printed_as_text(cli: Cli, bus: Bus):
     assert shown.out.endswith("> The build is red\n")
 
 
+def test_an_empty_context_says_so(cli: Cli):
+    assert cli("context") == (OK, "", "The context is empty; name a --session, --scope or --agent, or another --page\n")
+    assert cli("--json", "context").err == ""
+
+
 def test_context_takes_its_session_from_the_environment(cli: Cli, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("SCRATCHBUS_SESSION", cli.page)
     assert cli("context").out.startswith("## Session Notepad\n(empty")

@@ -84,6 +84,8 @@ def test_the_exit_codes_have_their_documented_values():
         (["note", "list"], "missing option '--session'; give it, or set SCRATCHBUS_SESSION; see"),
         (["types", "pull"], "`scratchbus types --help`"),
         (["completion", "tcsh"], "bash"),
+        (["list", "--limit", "x"], "'x' is not an integer; see"),
+        (["list", "--confidence", "high"], "'high' is not a number; see"),
         (["show", "a\udcff"], "UTF-8"),
     ],
 )
@@ -94,7 +96,7 @@ def test_a_wrong_command_line_is_explained(cli: Cli, arguments: list[str], hint:
 @pytest.mark.parametrize(
     ("before", "after", "hint"),
     [
-        ("--limit", [], "is not a valid integer range; see `scratchbus list --help`"),
+        ("--limit", [], "is not an integer; see `scratchbus list --help`"),
         ("a word", ["more"], "; see `scratchbus list --help`"),
     ],
 )
