@@ -124,8 +124,8 @@ def _check_occurs(field: str, target: str, text: str, is_all: bool) -> None:
         raise InvalidField(field, "is empty; give the exact text to find")
     count = _count(target, text)
     if not count:
-        what = "which is empty" if not text else "read it, and give the text exactly as it is there"
-        raise InvalidField(field, f"{shown(target)} is not on the notepad, {what}; nothing was changed")
+        what = ", which is empty" if not text else "; read it, and give the text exactly as it is there"
+        raise InvalidField(field, f"{shown(target)} is not on the notepad{what}; nothing was changed")
     if count > 1 and not is_all:
         often = f"{count} times" if count < _MAX_COUNTED else f"{count} times or more"
         raise InvalidField(

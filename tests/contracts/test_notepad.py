@@ -63,7 +63,7 @@ def test_replace_all_edits_every_match(notepad):
 
 
 REFUSED = {
-    "a missing text": (("find_replace", None, "zebra", "x"), "find: 'zebra' is not on the notepad, read it"),
+    "a missing text": (("find_replace", None, "zebra", "x"), "find: 'zebra' is not on the notepad; read it"),
     "an ambiguous text": (("find_replace", None, "an", "x"), "'an' is on the notepad 2 times; include more"),
     "a text that overlaps itself": (("delete", "ana"), "content: 'ana' is on the notepad 2 times"),
     "a deletion of a missing text": (("delete", "zebra"), "content: 'zebra' is not on the notepad"),
