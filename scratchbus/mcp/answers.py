@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Annotated, Any, Final, NotRequired, cast
+from functools import cache
+from typing import Annotated, Any, Final, NotRequired, TypeVar, cast, get_origin, get_type_hints
 
 from pydantic import Field, WithJsonSchema
 from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
@@ -84,13 +85,6 @@ class WholeObservation(TypedDict):
     remind_on: NotRequired[Object]
     not_before: NotRequired[Moment]
     every: NotRequired[str]
-
-
-_ALWAYS: Final = (
-    "id", "type", "content", "source", "owner", "status", "confidence", "context", "tags", "created_at", "updated_at",
-    "expires_at", "metadata", "priority", "version",
-)  # fmt: skip
-"""The fields that every whole observation has, as its document does."""
 
 
 class FoundObservation(TypedDict):
@@ -206,31 +200,43 @@ def brief(observation: Observation, *, is_listed: bool = False) -> ObservationAn
 
 def whole(observation: Observation, owner: str) -> WholeObservation:
     """Return a complete observation, with the fence of its claim if `owner` holds it."""
-    claim, document = observation.claim, document_of(observation)
-    return cast(
+    claim = observation.claim
+    return answer_of(
         WholeObservation,
-        _with(
-            {name: document[name] for name in _ALWAYS},
-            occurrences=observation.occurrences if observation.occurrences > 1 else None,
-            claimed_by=claim and claim.by,
-            claimed_until=claim and text_of(claim.until),
-            your_fence=claim.fence if claim and claim.owner == owner else None,
-            links=observation.links,
-            evidence=observation.evidence,
-            blocked_by=observation.blocked_by,
-            reason=observation.reason,
-            dedupe_key=observation.dedupe_key,
-            remind_at=observation.remind_at and text_of(observation.remind_at),
-            remind_on=observation.remind_on,
-            not_before=observation.not_before and text_of(observation.not_before),
-            every=observation.every,
-        ),
+        observation,
+        claimed_by=claim and claim.by,
+        claimed_until=claim and text_of(claim.until),
+        your_fence=claim.fence if claim and claim.owner == owner else None,
     )
+
+
+A = TypeVar("A", bound=Mapping[str, Any])
+
+
+def answer_of(kind: type[A], item: object, **more: object) -> A:
+    """Return an answer of this type: its fields, from an item's document and these, unless optional and empty."""
+    found = document_of(item) | more
+    shown = {
+        name: found[name]
+        for name, is_optional in _fields_of(kind).items()
+        if not (is_optional and found.get(name) in _EMPTY)
+    }
+    return cast(A, shown)
+
+
+@cache
+def _fields_of(kind: type[Mapping[str, Any]]) -> dict[str, bool]:
+    """Return the fields of a type of answers, and whether each is optional."""
+    hints = get_type_hints(kind, include_extras=True)
+    return {name: get_origin(hint) is NotRequired for name, hint in hints.items()}
+
+
+_EMPTY: Final[tuple[Any, ...]] = (None, "", [], {})
 
 
 def _with(fields_shown: dict[str, Any], **fields: object) -> dict[str, Any]:
     """Return the observation with those of these fields that are neither None nor empty."""
-    return {**fields_shown, **{name: value for name, value in fields.items() if value not in (None, "", [], {})}}
+    return fields_shown | {name: value for name, value in fields.items() if value not in _EMPTY}
 
 
 def page_of(observations: Iterable[Observation], next_cursor: str = "", more: int = 0) -> ObservationList:

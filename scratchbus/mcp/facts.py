@@ -9,7 +9,7 @@ from pydantic import Field, WithJsonSchema
 from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
 
 from scratchbus.errors import InvalidField
-from scratchbus.mcp.answers import Moment, text_of
+from scratchbus.mcp.answers import Moment, answer_of
 from scratchbus.mcp.tool_parameters import EventId, Limit
 from scratchbus.mcp.toolbox import ADDS, READS, SETS, ToolGroup, tool
 
@@ -93,12 +93,12 @@ class FactsTools(ToolGroup):
             subject, relation, object, valid_at=valid_at, source_text=source_text, evidence=evidence or (),
             event_id=event_id,
         )  # fmt: skip
-        return _answer(fact)
+        return answer_of(FactAnswer, fact)
 
     @tool("Retract a fact", SETS)
     async def retract_fact(self, id: str, reason: str, event_id: EventId = None) -> FactAnswer:
         """Retract a wrong fact. If it was true but has ended, assert the new value instead."""
-        return _answer(await self._facts.retract(id, reason, event_id=event_id))
+        return answer_of(FactAnswer, await self._facts.retract(id, reason, event_id=event_id))
 
     @tool("Query facts", READS)
     async def query_facts(
@@ -142,19 +142,4 @@ class FactsTools(ToolGroup):
 
 
 def _answers(facts: Sequence[Fact]) -> list[FactAnswer]:
-    return [_answer(fact) for fact in facts]
-
-
-def _answer(fact: Fact) -> FactAnswer:
-    answer: FactAnswer = {
-        "id": fact.id,
-        "subject": fact.subject,
-        "relation": fact.relation,
-        "object": fact.object,
-        "source": fact.source,
-    }
-    if fact.valid_at is not None:
-        answer["valid_at"] = text_of(fact.valid_at)
-    if fact.invalid_at is not None:
-        answer["invalid_at"] = text_of(fact.invalid_at)
-    return answer
+    return [answer_of(FactAnswer, fact) for fact in facts]

@@ -9,12 +9,13 @@ from pydantic import Field
 from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
 
 from scratchbus.errors import InvalidField, shown
+from scratchbus.mcp.answers import answer_of
 from scratchbus.mcp.observation_changes import as_one_call
 from scratchbus.mcp.tool_parameters import EventId
 from scratchbus.mcp.toolbox import READS, REPLACES, ToolGroup, tool
 
 if TYPE_CHECKING:
-    from scratchbus import AsyncFiles, ScratchFile
+    from scratchbus import AsyncFiles
 
 MAX_READ: Final = 100_000
 """The most characters of a file in an answer."""
@@ -54,7 +55,7 @@ class FileTools(ToolGroup):
     async def list_private_files(self) -> FileListing:
         """List your private files, which are kept outside the workspace, and their directory."""
         return {
-            "files": [_listed(each) for each in await self._files.sync()],
+            "files": [answer_of(Listed, each) for each in await self._files.sync()],
             "directory": str(await self._files.path()),
         }
 
@@ -73,7 +74,7 @@ class FileTools(ToolGroup):
     @tool("Write a private file", REPLACES)
     async def write_private_file(self, path: Path, content: str, event_id: EventId = None) -> Listed:
         """Write a whole private file, for scripts and results that do not belong in the workspace."""
-        return _listed(await self._files.write(path, content, event_id=event_id))
+        return answer_of(Listed, await self._files.write(path, content, event_id=event_id))
 
     @tool("Delete a private file", REPLACES)
     async def delete_private_file(self, path: Path, event_id: EventId = None) -> FileListing:
@@ -82,7 +83,3 @@ class FileTools(ToolGroup):
         with as_one_call(call_id):
             await self._files.delete(path, event_id=call_id)
             return await self.list_private_files()
-
-
-def _listed(file: ScratchFile) -> Listed:
-    return {"path": file.path, "size": file.size, "sha256": file.sha256}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, NotRequired, cast
 from pydantic import Field
 from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
 
-from scratchbus.mcp.answers import Moment, text_of
+from scratchbus.mcp.answers import Moment, answer_of
 from scratchbus.mcp.paging import after_id, search
 from scratchbus.mcp.tool_parameters import Cursor, EventId, Limit, Tags
 from scratchbus.mcp.toolbox import ADDS, READS, REPLACES, ToolGroup, tool
@@ -171,21 +171,11 @@ class NotesTools(ToolGroup):
 
 
 def _note_answer(result: NoteResult) -> NoteAnswer:
-    return {"message": result.message, "note": _note_document(result.note), "metadata": cast(Totals, result.metadata)}
-
-
-def _note_document(note: Note) -> Noted:
-    return {
-        "id": note.id,
-        "content": note.content,
-        "tags": list(note.tags),
-        "created_at": text_of(note.created_at),
-        "updated_at": text_of(note.updated_at),
-    }
+    return {"message": result.message, "note": answer_of(Noted, result.note), "metadata": cast(Totals, result.metadata)}
 
 
 def _page_of_notes(notes: list[Note], limit: int, cursor: str | None) -> tuple[list[Noted], str]:
     """Return the notes after the cursor, which is a note id, and the next cursor, empty on the last page."""
     found = after_id(cursor, notes)
     following = found[limit - 1].id if len(found) > limit else ""
-    return [_note_document(note) for note in found[:limit]], following
+    return [answer_of(Noted, note) for note in found[:limit]], following

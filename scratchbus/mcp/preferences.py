@@ -8,11 +8,12 @@ from pydantic import Field
 from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
 
 from scratchbus.errors import InvalidField, shown
+from scratchbus.mcp.answers import answer_of
 from scratchbus.mcp.tool_parameters import EventId
 from scratchbus.mcp.toolbox import REPLACES, ToolGroup, tool
 
 if TYPE_CHECKING:
-    from scratchbus import AsyncPreferences, Preference
+    from scratchbus import AsyncPreferences
 
 Key = Annotated[str, Field(description="A few words, like `quotes in JS`.")]
 Scope = Annotated[str | None, Field(description="One of your scopes; default: the last.")]
@@ -41,13 +42,14 @@ class PreferenceTools(ToolGroup):
     ) -> Preferred:
         """Remember how a person wants things done from now on; replaces the preference with this key."""
         scope, preferences = self._scope_preferences(scope)
-        return _preferred(await preferences.remember(key, text, said_by=said_by, event_id=event_id), scope)
+        remembered = await preferences.remember(key, text, said_by=said_by, event_id=event_id)
+        return answer_of(Preferred, remembered, scope=scope)
 
     @tool("Forget a preference", REPLACES)
     async def forget_preference(self, key: Key, scope: Scope = None, event_id: EventId = None) -> Preferred:
         """Forget a preference that no longer holds."""
         scope, preferences = self._scope_preferences(scope)
-        return _preferred(await preferences.forget(key, event_id=event_id), scope)
+        return answer_of(Preferred, await preferences.forget(key, event_id=event_id), scope=scope)
 
     def _scope_preferences(self, scope: str | None) -> tuple[str, AsyncPreferences]:
         """Return the scope, by default the last one of the identity, and its preferences. Raises InvalidField."""
@@ -56,7 +58,3 @@ class PreferenceTools(ToolGroup):
         if chosen not in scopes:
             raise InvalidField("scope", f"{shown(chosen)} is not one of your scopes; use one of: {', '.join(scopes)}")
         return chosen, self._workspace.bus.preferences(chosen)
-
-
-def _preferred(preference: Preference, scope: str) -> Preferred:
-    return {"key": preference.key, "text": preference.text, "said_by": preference.said_by, "scope": scope}

@@ -7,6 +7,7 @@ from typing import Annotated, NotRequired
 from pydantic import Field
 from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
 
+from scratchbus.mcp.answers import answer_of
 from scratchbus.mcp.tool_parameters import Limit
 from scratchbus.mcp.toolbox import READS, ToolGroup, tool
 
@@ -43,15 +44,4 @@ class RecallTools(ToolGroup):
         found = await self._workspace.bus.recall(
             query, scopes=identity.knowledge, sessions=sessions, page=identity.page, at=at, limit=limit
         )
-        return {
-            "found": [
-                {
-                    "kind": each.kind,
-                    "id": each.id,
-                    "text": each.text,
-                    "why": "; ".join(map(str, each.reasons)),
-                    "page": each.page,
-                }
-                for each in found
-            ]
-        }
+        return {"found": [answer_of(Found, each, why="; ".join(map(str, each.reasons))) for each in found]}

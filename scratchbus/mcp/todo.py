@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Final, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Final, cast, get_args
 
 from pydantic import Field, WithJsonSchema
 from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
@@ -75,10 +75,7 @@ class TodoTools(ToolGroup):
             with explained("todo list", "todo without arguments", revision):
                 base = base_of(revision, overwrite or merge)
                 todo_list = await self._todo.write(todos, merge, revision=base, event_id=event_id)
-        items: list[ItemAnswer] = [
-            {"id": each.id, "content": each.content, "status": each.status} for each in todo_list.todos
-        ]
-        return {"todos": items, "revision": todo_list.revision, "summary": todo_list.summary}
+        return cast(TodoAnswer, todo_list.model_dump(mode="json"))
 
 
 def _check_statuses(todos: list[Any]) -> None:
