@@ -18,13 +18,11 @@ import msgspec
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic_core import to_json, to_jsonable_python
-from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from scratchbus import errors
 from scratchbus.daemon import stderr_logger
-from scratchbus.http.path_templates import allowed, malformed_part
 from scratchbus.http.patterns import MEANINGS
 
 MEDIA_TYPE: Final = "application/problem+json"
@@ -131,6 +129,11 @@ def body_of(error: errors.ScratchbusError, status: int) -> dict[str, Any]:
     return _body(status, slug_of(type(error)), detail, _members(error))
 
 
+def nothing_here(why: str | None = None) -> Refusal:
+    """Return the refusal of a request for a path that there is not, because of a part of it if that is known."""
+    return Refusal(404, "not-found", why or "there is nothing at this path; /api/v1/openapi.json lists all paths")
+
+
 def refusal_body(error: Refusal) -> dict[str, Any]:
     """Return the fields of a problem for a refusal."""
     return _body(error.status, error.slug, error.detail, error.members)
@@ -167,7 +170,7 @@ def answers(successes: Responses, *statuses: int) -> Responses:
 
 def install(app: FastAPI) -> None:
     """Answer all errors of an application with problems."""
-    for kind in (errors.ScratchbusError, Refusal, RequestValidationError, HTTPException, Exception):
+    for kind in (errors.ScratchbusError, Refusal, RequestValidationError, Exception):
         app.add_exception_handler(kind, answer_to)
     app.state.comparing = anyio.CapacityLimiter(1)
 
@@ -180,8 +183,6 @@ async def answer_to(request: Request, error: Exception) -> Response:
         return await _refused(request, error)
     if isinstance(error, RequestValidationError):
         return _invalid(error)
-    if isinstance(error, HTTPException):
-        return _http(request, error)
     if isinstance(error, ClientDisconnect):
         return problem(400, "bad-request", "the client closed the connection before its request was complete")
     logger.error("request failed", method=request.method, path=request.url.path, exc_info=error)
@@ -244,19 +245,6 @@ def _invalid(error: RequestValidationError) -> Response:
     detail = f"{field}: {message}" if field else message
     invalid = [{"field": name, "problem": text} for name, text in found.items()]
     return problem(422, "invalid-request", detail, errors=invalid)
-
-
-def _http(request: Request, error: HTTPException) -> Response:
-    title = HTTPStatus(error.status_code).phrase
-    slug = title.lower().replace(" ", "-")
-    detail, headers = str(error.detail), dict(error.headers or {})
-    if error.status_code == 405:
-        headers["Allow"] = allowed(request.app.openapi(), request.scope["path"]) or headers.get("Allow", "GET")
-        detail = f"{request.method} is not possible here; use one of: {headers['Allow']}"
-    elif error.status_code == 404:
-        found = malformed_part(request.app.openapi(), request.scope["path"])
-        detail = found or "there is nothing at this path; /api/v1/openapi.json lists all paths"
-    return problem(error.status_code, slug, detail, headers)
 
 
 def _members(error: errors.ScratchbusError) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 FastAPI finds a route through the routers that include it, and solves every dependency with all that one could have: for
 a read of a page this took longer than the read. Here the routes are one list, and each dependency is a call. A route
-that uses more of FastAPI than ours do is left to it, and so is a path that none has.
+that uses more of FastAPI than ours do is left to it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fastapi.dependencies.models import Dependant
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import RouteContext, iter_route_contexts
 from starlette.responses import Response
-from starlette.routing import BaseRoute
+from starlette.routing import BaseRoute, compile_path
 from starlette.types import Receive, Scope, Send
 
 from scratchbus.http import problems
@@ -50,11 +50,23 @@ class Routes:
                 if found is not None:
                     scope.get("found", {})["route"] = route.declared  # for the metrics
                     if route.call is None:
-                        break
+                        await self.declared(scope, receive, send)
+                        return
                     scope.update(app=self.declared, path_params=found.groupdict(), route=route.declared)
                     await self._serve(route.call, scope, receive, send)
                     return
-        await self.declared(scope, receive, send)
+        await self._missing(scope)(scope, receive, send)
+
+    def _missing(self, scope: Scope) -> Response:
+        """Return the problem of a request that no route serves: of its method, of a part of its path, or of both."""
+        path = scope["path"]
+        methods = {each for route in self._routes if route.pattern.match(path) for each in route.methods or ()}
+        if methods:
+            allowed = ", ".join(sorted(methods | ({"HEAD"} if "GET" in methods else set())))
+            detail = f"{scope['method']} is not possible here; use one of: {allowed}"
+            return problems.problem(405, "method-not-allowed", detail, {"Allow": allowed})
+        malformed = filter(None, (route.malformed_part(path) for route in self._routes))
+        return problems.refusal(problems.nothing_here(next(malformed, None)))
 
     async def _serve(self, call: _Call, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive, send)
@@ -173,9 +185,10 @@ def _takes_more(dependant: Dependant) -> bool:
 
 
 class _Route(NamedTuple):
-    """A route: its pattern and its call; None if FastAPI should serve it."""
+    """A route: its pattern, that without the kinds of ids, and its call; None if FastAPI should serve it."""
 
     pattern: Any
+    any_pattern: Any
     methods: frozenset[str] | None
     call: _Call | None
     declared: BaseRoute
@@ -184,12 +197,24 @@ class _Route(NamedTuple):
     def of(cls, route: RouteContext) -> _Route:
         """Return a route that is declared."""
         methods = None if route.methods is None else frozenset(route.methods)
+        any_pattern, *_ = compile_path(str(route.path_format))
         dependant: Dependant | None = getattr(route, "dependant", None)
         if dependant is None:
-            return cls(route.path_regex, methods, None, route.original_route)
+            return cls(route.path_regex, any_pattern, methods, None, route.original_route)
         is_plain = all(get_type_hints(each.convert)["return"] is str for each in route.param_convertors.values())
         call = _Call.of(dependant) if is_plain and _answers_itself(dependant.call) else None
-        return cls(route.path_regex, methods, call, route.original_route)
+        return cls(route.path_regex, any_pattern, methods, call, route.original_route)
+
+    def malformed_part(self, path: str) -> str | None:
+        """Return what is wrong with a part of a path, such as an id; None if the path is not like that of the route."""
+        found = self.any_pattern.match(path)
+        if found is None or self.call is None:
+            return None
+        request = Request({"type": "http", "path_params": found.groupdict()})
+        for parameter in self.call.parameters:
+            if parameter.attribute == "path_params" and (errors := parameter.read(request)[1]):
+                return f"{parameter.alias}: {problems.explanation_of(errors[0])}"
+        return None
 
 
 def _answers_itself(function: Callable[..., Any] | None) -> bool:

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import brotli
 from fastapi import APIRouter, Request
-from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from scratchbus.http.problems import nothing_here
 from scratchbus.http.routes.about import open_console
 
 router = APIRouter(include_in_schema=False)
@@ -49,7 +49,7 @@ def read_files() -> int:
 
 def _file_response(request: Request, path: str) -> Response:
     if path not in _paths():
-        raise HTTPException(404)
+        raise nothing_here()
     file = _read(path)
     headers = {"ETag": file.etag, "Cache-Control": _CACHED, "Vary": "Accept-Encoding"}
     if request.headers.get("if-none-match") == file.etag:

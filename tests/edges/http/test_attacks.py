@@ -618,6 +618,12 @@ class TestProtocol:
         assert problem(answer) == (405, "method-not-allowed")
         assert answer.headers["allow"] == allowed
 
+    def test_the_console_gets_the_allowed_methods_too(self, served):
+        for path in ("/", "/console/index.html"):
+            answer = httpx2.delete(f"{served.url}{path}")
+            assert problem(answer) == (405, "method-not-allowed")
+            assert answer.headers["allow"] == "GET, HEAD"
+
 
 class TestSlowness:
     """Clients that keep a connection open without a complete request."""
