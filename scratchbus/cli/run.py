@@ -56,7 +56,8 @@ def up(
     """
     from scratchbus.daemon import configure_logging, run_archiver, run_expirer, run_projector, serve
 
-    if not is_served and serve_arguments != ServeArguments.nothing(serve_arguments.tokens):
+    # The tokens may come from the environment.
+    if not is_served and serve_arguments != ServeArguments(tokens=serve_arguments.tokens):
         raise click.UsageError("the options of a server need --serve")
     configure_logging(invocation.settings().log_level)
     exporter = start_exporter(metrics_host, metrics_port)

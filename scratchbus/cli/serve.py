@@ -57,18 +57,13 @@ def serve_options(function: Callable[..., Any]) -> Callable[..., Any]:
 class ServeArguments:
     """The server's options from the command line."""
 
-    address: str | None
-    tokens: str | None
-    cert: str | None
-    cert_key: str | None
-    hosts: tuple[str, ...]
-    is_opened: bool | None
-    allow_private_webhooks: bool
-
-    @classmethod
-    def nothing(cls, tokens: str | None) -> ServeArguments:
-        """Return the default options; the tokens may come from the environment."""
-        return cls(None, tokens, None, None, (), None, False)
+    address: str | None = None
+    tokens: str | None = None
+    cert: str | None = None
+    cert_key: str | None = None
+    hosts: tuple[str, ...] = ()
+    is_opened: bool | None = None
+    allow_private_webhooks: bool = False
 
     def options(self, invocation: Invocation) -> Any:
         """Return the options of the server. Raises SettingsError unless the extra is installed."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 import gzip
 from functools import cache
 from hashlib import sha256
-from importlib.resources import files
-from importlib.resources.abc import Traversable
-from typing import NamedTuple
+from pathlib import Path
+from typing import Final, NamedTuple
 
 import brotli
 from fastapi import APIRouter, Request
@@ -18,6 +17,7 @@ from scratchbus.http.routes.about import open_console
 
 router = APIRouter(include_in_schema=False)
 
+_ROOT: Final = Path(__file__).parents[1] / "console"
 _TYPES = {".js": "text/javascript", ".css": "text/css", ".html": "text/html", ".svg": "image/svg+xml"}
 _LICENCE = "text/plain"
 _CACHED = "no-cache"  # asked again each time, by its ETag: a new version shows at once
@@ -62,25 +62,15 @@ def _file_response(request: Request, path: str) -> Response:
 
 
 @cache
-def _paths() -> dict[str, Traversable]:
+def _paths() -> dict[str, Path]:
     """Return all files of the console by their paths: only these are ever sent."""
-    found: dict[str, Traversable] = {}
-    _add_files(files("scratchbus.http").joinpath("console"), "", found)
-    return found
-
-
-def _add_files(directory: Traversable, prefix: str, found: dict[str, Traversable]) -> None:
-    for entry in directory.iterdir():
-        name = f"{prefix}{entry.name}"
-        if entry.is_dir():
-            _add_files(entry, f"{name}/", found)
-        elif not entry.name.endswith((".md", ".pyc")):
-            found[name] = entry
+    files = [each for each in _ROOT.rglob("*") if each.is_file() and each.suffix not in (".md", ".pyc")]
+    return {each.relative_to(_ROOT).as_posix(): each for each in files}
 
 
 @cache
 def _read(path: str) -> _File:
     content = _paths()[path].read_bytes()
     compressed = {"br": brotli.compress(content, quality=5), "gzip": gzip.compress(content, 9, mtime=0)}
-    kind = _TYPES.get(f".{path.rpartition('.')[2]}", _LICENCE)
+    kind = _TYPES.get(_paths()[path].suffix, _LICENCE)
     return _File(content, compressed, f'"{sha256(content).hexdigest()[:32]}"', kind)

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from scratchbus import document_of, estimate_tokens
 from scratchbus.http import fact_answers, patterns, problems
 from scratchbus.http.bodies import Body, NotBlank, Sent, optional
-from scratchbus.http.documents import answer, location
+from scratchbus.http.documents import answer, listing, location
 from scratchbus.http.fact_answers import FACT, FACTS, Entity, Relation
 from scratchbus.http.moments import AnyMoment
 from scratchbus.http.parameters import Absent, AnyId, AnyTime, Limit, Once, ScopeName, register_id
@@ -228,4 +228,4 @@ async def retract_fact(
 
 
 def _listing(found: Iterable[object]) -> Response:
-    return answer({"items": [document_of(each) for each in found]})
+    return answer(listing(found))
