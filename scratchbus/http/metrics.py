@@ -14,8 +14,6 @@ from scratchbus.daemon import counts
 NO_ROUTE: Final = "none"
 """The route of requests that no route has, or that were refused before one was looked for."""
 
-_API: Final = "/api/v1"
-
 
 class Counted:
     """Counts the requests of an application, and how long each takes until its answer begins."""
@@ -29,12 +27,12 @@ class Counted:
             await self._app(scope, receive, send)
             return
         began = perf_counter()
-        found: dict[str, object] = {}
+        found: dict[str, str] = {}
         scope["found"] = found  # inner applications may get a copy of the scope
 
         async def counted(message: Message) -> None:
             if message["type"] == "http.response.start":
-                method, route = scope["method"], _route_of(scope["path"], found.get("route"))
+                method, route = scope["method"], found.get("route", NO_ROUTE)
                 counts.requests[method, route, str(message["status"])] += 1
                 counts.request_took[method, route].add(perf_counter() - began)
             await send(message)
@@ -50,12 +48,3 @@ def open_stream() -> Iterator[None]:
         yield
     finally:
         counts.open_streams -= 1
-
-
-def _route_of(requested: str, route: object) -> str:
-    """Return the template of the route that answered, so that names in paths make no labels."""
-    path: str | None = getattr(route, "path", None)
-    if path is None:
-        return NO_ROUTE
-    is_below = requested.startswith(_API) and not path.startswith(_API)  # FastAPI notes it without the prefix
-    return f"{_API}{path}" if is_below else path

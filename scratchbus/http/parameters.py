@@ -7,9 +7,6 @@ from typing import Annotated, Any
 from urllib.parse import unquote
 
 from fastapi import Depends, Header, Path, Query, Request
-from fastapi._compat import field_annotation_is_sequence
-from fastapi.dependencies.utils import get_flat_params
-from fastapi.params import Query as QueryParameter
 from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, StringConstraints, WithJsonSchema
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import CoreSchema, core_schema, from_json
@@ -197,7 +194,7 @@ def refuse_unknown_parameters(request: Request) -> None:
     """
     if not request.query_params:
         return
-    parameters = _known_parameters(request.scope["route"])
+    parameters: dict[str, bool] = request.scope["route"].query_parameters
     seen = set()
     for name, _ in request.query_params.multi_items():
         if name not in parameters:
@@ -208,13 +205,3 @@ def refuse_unknown_parameters(request: Request) -> None:
         if name in seen and not parameters[name]:
             raise Refusal(422, "repeated-parameter", f"{name}: this is there more than once; give one value")
         seen.add(name)
-
-
-def _known_parameters(route: Any) -> dict[str, bool]:
-    """Return the query parameters of a route, and whether each may be repeated."""
-    parameters: dict[str, bool] | None = getattr(route, "known_parameters", None)
-    if parameters is None:
-        fields = [each for each in get_flat_params(route.dependant) if isinstance(each.field_info, QueryParameter)]
-        parameters = {each.alias: field_annotation_is_sequence(each.field_info.annotation) for each in fields}
-        route.known_parameters = parameters
-    return parameters

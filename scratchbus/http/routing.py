@@ -1,8 +1,8 @@
 """Serving of the routes that FastAPI declares and documents.
 
 FastAPI finds a route through the routers that include it, and solves every dependency with all that one could have: for
-a read of a page this took longer than the read. Here the routes are one list, and each dependency is a call. A route
-that uses more of FastAPI than ours do is left to it.
+a read of a page this took longer than the read. Here the routes are one list, and each dependency is a call. Endpoints
+and dependencies are asynchronous, take parameters, the request and a `BodyReader`, and endpoints return responses.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from copy import copy
-from inspect import iscoroutinefunction, signature
-from typing import Any, NamedTuple, get_type_hints
+from typing import Any, NamedTuple, cast
 
 from fastapi import FastAPI, Request
 from fastapi._compat import field_annotation_is_sequence, get_missing_field_error
@@ -19,7 +18,7 @@ from fastapi.dependencies.models import Dependant
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import RouteContext, iter_route_contexts
 from starlette.responses import Response
-from starlette.routing import BaseRoute, compile_path
+from starlette.routing import compile_path
 from starlette.types import Receive, Scope, Send
 
 from scratchbus.http import problems
@@ -48,11 +47,11 @@ class Routes:
             if route.methods is None or method in route.methods:
                 found = route.pattern.match(path)
                 if found is not None:
-                    scope.get("found", {})["route"] = route.declared  # for the metrics
+                    scope.get("found", {})["route"] = route.path  # for the metrics
                     if route.call is None:
                         await self.declared(scope, receive, send)
                         return
-                    scope.update(app=self.declared, path_params=found.groupdict(), route=route.declared)
+                    scope.update(app=self.declared, path_params=found.groupdict(), route=route)
                     await self._serve(route.call, scope, receive, send)
                     return
         await self._missing(scope)(scope, receive, send)
@@ -133,19 +132,16 @@ class _Call(NamedTuple):
     body: tuple[str, BodyReader] | None
 
     @classmethod
-    def of(cls, dependant: Dependant) -> _Call | None:
-        """Return the call that a dependant describes; None if it takes what is not known here."""
+    def of(cls, dependant: Dependant) -> _Call:
+        """Return the call that a dependant describes."""
         others = [each for each in dependant.dependencies if not isinstance(each.call, BodyReader)]
-        dependencies = [(each.name, cls.of(each)) for each in others]
-        calls = [(name, call) for name, call in dependencies if call is not None]
-        function = dependant.call
-        if len(calls) < len(dependencies) or function is None or _takes_more(dependant):
-            return None
-        is_async = iscoroutinefunction(function) or iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004 - it is of a class
-        parameters = _Parameter.all_of(dependant)
-        return (
-            cls(function, calls, parameters, dependant.request_param_name, reader_of(dependant)) if is_async else None
-        )
+        calls = [(each.name, cls.of(each)) for each in others]
+        function = cast(Callable[..., Awaitable[Any]], dependant.call)
+        return cls(function, calls, _Parameter.all_of(dependant), dependant.request_param_name, reader_of(dependant))
+
+    def all_parameters(self) -> list[_Parameter]:
+        """Return its parameters, and those of its dependencies."""
+        return [*self.parameters, *(each for _, call in self.dependencies for each in call.all_parameters())]
 
     async def arguments(self, request: Request) -> tuple[dict[str, Any], list[Any]]:
         """Return its arguments, and the errors in the parameters of the request."""
@@ -170,28 +166,19 @@ class _Call(NamedTuple):
         return values, errors
 
 
-def _takes_more(dependant: Dependant) -> bool:
-    """Return whether a function takes something besides dependencies, parameters and the request."""
-    unsupported = (
-        dependant.body_params,
-        dependant.cookie_params,
-        dependant.websocket_param_name,
-        dependant.http_connection_param_name,
-        dependant.response_param_name,
-        dependant.background_tasks_param_name,
-        dependant.security_scopes_param_name,
-    )
-    return any(unsupported)
-
-
 class _Route(NamedTuple):
-    """A route: its pattern, that without the kinds of ids, and its call; None if FastAPI should serve it."""
+    """A route: its pattern, that without the kinds of ids, and its call; None if it is a whole application.
+
+    `query_parameters` says of each parameter in the query whether it may be repeated.
+    """
 
     pattern: Any
     any_pattern: Any
     methods: frozenset[str] | None
     call: _Call | None
-    declared: BaseRoute
+    path: str
+    name: str
+    query_parameters: dict[str, bool]
 
     @classmethod
     def of(cls, route: RouteContext) -> _Route:
@@ -199,11 +186,10 @@ class _Route(NamedTuple):
         methods = None if route.methods is None else frozenset(route.methods)
         any_pattern, *_ = compile_path(str(route.path_format))
         dependant: Dependant | None = getattr(route, "dependant", None)
-        if dependant is None:
-            return cls(route.path_regex, any_pattern, methods, None, route.original_route)
-        is_plain = all(get_type_hints(each.convert)["return"] is str for each in route.param_convertors.values())
-        call = _Call.of(dependant) if is_plain and _answers_itself(dependant.call) else None
-        return cls(route.path_regex, any_pattern, methods, call, route.original_route)
+        call = None if dependant is None else _Call.of(dependant)
+        parameters = [] if call is None else call.all_parameters()
+        in_query = {each.alias: each.is_list for each in parameters if each.attribute == "query_params"}
+        return cls(route.path_regex, any_pattern, methods, call, str(route.path), str(route.name), in_query)
 
     def malformed_part(self, path: str) -> str | None:
         """Return what is wrong with a part of a path, such as an id; None if the path is not like that of the route."""
@@ -215,11 +201,3 @@ class _Route(NamedTuple):
             if parameter.attribute == "path_params" and (errors := parameter.read(request)[1]):
                 return f"{parameter.alias}: {problems.explanation_of(errors[0])}"
         return None
-
-
-def _answers_itself(function: Callable[..., Any] | None) -> bool:
-    """Return whether an endpoint returns responses, which FastAPI would not change."""
-    if function is None:
-        return False
-    kind = signature(function, eval_str=True).return_annotation
-    return isinstance(kind, type) and issubclass(kind, Response)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from inspect import iscoroutinefunction, signature
 from secrets import token_hex
 from typing import Any
 
 import httpx2
 import pytest
+from fastapi import Response
+from fastapi.dependencies.models import Dependant
+from fastapi.routing import iter_route_contexts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema_rs import Draft202012Validator
@@ -19,7 +23,10 @@ from scratchbus.domain.events import SCHEMA
 from scratchbus.domain.recurrence import check_every
 from scratchbus.eventlog.codec import decode_entry
 from scratchbus.http import examples, patterns, problem_examples
+from scratchbus.http.app import declare_app
+from scratchbus.http.callers import LocalUser
 from scratchbus.http.problems import json_bytes, slug_of, status_of
+from scratchbus.http.server import Server
 from scratchbus.projections.scratch_page import as_observation
 from tests import golden
 from tests.edges.http.conftest import Served, serving
@@ -39,6 +46,28 @@ def document(served: Served) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def documented(document: dict[str, Any]) -> list[Operation]:
     return operations(document)
+
+
+def all_of(dependant: Dependant) -> Iterator[Dependant]:
+    """Yield a function that FastAPI calls, and those that it depends on."""
+    yield dependant
+    for each in dependant.dependencies:
+        yield from all_of(each)
+
+
+def test_endpoints_take_and_return_only_what_the_routes_can_serve():
+    routes = iter_route_contexts(declare_app(Server(LocalUser("user"), {})).routes)
+    endpoints = [each.dependant for each in routes if hasattr(each, "dependant")]
+    for endpoint in endpoints:
+        assert issubclass(signature(endpoint.call, eval_str=True).return_annotation, Response), endpoint.call
+        for each in all_of(endpoint):
+            assert iscoroutinefunction(each.call) or iscoroutinefunction(type(each.call).__call__), each.call
+            unsupported = (
+                *(each.body_params, each.cookie_params, each.response_param_name, each.background_tasks_param_name),
+                *(each.security_scopes_param_name, each.http_connection_param_name, each.websocket_param_name),
+            )
+            assert not any(unsupported), each.call
+    assert len(endpoints) > 100
 
 
 def test_the_document_is_valid_openapi(document):
