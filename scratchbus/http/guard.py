@@ -17,7 +17,6 @@ from starlette_compress import CompressMiddleware, remove_compress_type
 from scratchbus import within_trace
 from scratchbus.http.callers import is_cookie_alone
 from scratchbus.http.problems import Refusal, refusal
-from scratchbus.http.routing import Routes
 from scratchbus.http.server import Server
 
 MAX_BODY: Final = 16 * 2**20
@@ -59,8 +58,7 @@ remove_compress_type("text/event-stream")  # each of a thousand streams would ke
 class Guard:
     """Checks each request before the application sees it, and adds the headers that protect browsers."""
 
-    def __init__(self, app: Routes, server: Server) -> None:
-        self.declared = app.declared
+    def __init__(self, app: ASGIApp, server: Server) -> None:
         self._app = app
         self._compressing = CompressMiddleware(app, minimum_size=4_000, zstd_level=1, brotli_quality=3, gzip_level=3)
         self._server = server

@@ -29,7 +29,7 @@ class Routes:
     """The routes of an application, in their order."""
 
     def __init__(self, app: FastAPI) -> None:
-        self.declared = app
+        self._declared = app
         self._routes = [_Route.of(each) for each in iter_route_contexts(app.routes) if each.path is not None]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -39,7 +39,7 @@ class Routes:
                 scope["state"]["uses"] = uses
                 await self._answer(scope, receive, send)
         else:
-            await self.declared(scope, receive, send)
+            await self._declared(scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         method, path = scope["method"], scope["path"]
@@ -49,9 +49,9 @@ class Routes:
                 if found is not None:
                     scope.get("found", {})["route"] = route.path  # for the metrics
                     if route.call is None:
-                        await self.declared(scope, receive, send)
+                        await self._declared(scope, receive, send)
                         return
-                    scope.update(app=self.declared, path_params=found.groupdict(), route=route)
+                    scope.update(app=self._declared, path_params=found.groupdict(), route=route)
                     await self._serve(route.call, scope, receive, send)
                     return
         await self._missing(scope)(scope, receive, send)

@@ -47,17 +47,13 @@ class Streams:
     def __init__(self, own_bus: Callable[[], Awaitable[AsyncBus]]) -> None:
         self._own_bus = own_bus
         self._groups: dict[EventFilter, Group] = {}
-        self._count = 0
+        self.count = 0
+        """The number of streams."""
         self._position: Vector | None = None
         self._bus = ""
         self._tasks: list[asyncio.Task[None]] = []
         self._flushing: asyncio.TimerHandle | None = None
         self._turn = asyncio.Lock()
-
-    @property
-    def count(self) -> int:
-        """The number of streams."""
-        return self._count
 
     async def run(
         self, stream: EventStream, event_filter: EventFilter, send: Callable[[bytes], Awaitable[None]]
@@ -69,7 +65,7 @@ class Streams:
         group = self._groups.setdefault(event_filter, Group(event_filter))
         stream.group = group
         group.streams.add(stream)
-        self._count += 1
+        self.count += 1
         try:
             await self._catch_up(stream, group, send)
             while not stream.is_over:
@@ -83,7 +79,7 @@ class Streams:
                     await self._send(stream, frames, send)
                     stream.position = end
         finally:
-            self._count -= 1
+            self.count -= 1
             group.streams.discard(stream)
             if not group.streams and self._groups.get(event_filter) is group:
                 del self._groups[event_filter]
@@ -200,7 +196,7 @@ class Streams:
                     encoded[how] = frame(event, text_of(self._position), self._bus, how)
                 group.add(encoded[how])
         if encoded and self._flushing is None:
-            seconds = min(MAX_TICK, self._count * PER_STREAM)
+            seconds = min(MAX_TICK, self.count * PER_STREAM)
             self._flushing = asyncio.get_running_loop().call_later(seconds, self._flush)
 
     def _flush(self) -> None:
