@@ -139,6 +139,13 @@ def test_an_invalid_file_is_refused_and_nothing_changes(bus, preferences, file, 
     assert (file.read_bytes(), bus.position()) == (content, before)
 
 
+def test_a_file_of_exactly_the_largest_size_is_synced(preferences, file):
+    file.write_bytes(b"x" * (4 * 1024 * 1024))
+    preferences.remember("quotes", "double")
+    assert preferences.sync(file).is_written
+    assert "- **quotes**: double\n" in file.read_text()
+
+
 def test_a_path_that_is_not_a_file_is_refused(preferences, tmp_path, file):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "loop").symlink_to(tmp_path / "loop")

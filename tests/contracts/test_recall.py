@@ -462,6 +462,15 @@ def without_sqlite_vec(monkeypatch):
     monkeypatch.setattr(embedding, "_load_extension", lambda database: None)
 
 
+@pytest.mark.parametrize("query", ["", " \n"])
+def test_a_blank_query_does_not_call_the_embedder(bus, query: str, without_sqlite_vec):
+    bus.notes("s1").add("an automobile")
+    toy = Toy()
+    (found,) = bus.recall(query, sessions=["s1"], embedder=toy)
+    assert reasons(found).keys() == {"freshness", "priority"}
+    assert toy.texts == []
+
+
 async def test_an_embedder_does_not_block_the_event_loop(engine: Engine, bus_name: str, without_sqlite_vec: None):
     threads = []
 

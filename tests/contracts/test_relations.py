@@ -54,6 +54,19 @@ def test_facts_are_read_by_the_newest_relations(bus, connect, file, monkeypatch)
     assert objects(other.facts("a").query("tea")) == {"grass", "hay"}
 
 
+def test_recall_reads_facts_by_the_newest_relations(bus, connect, file, monkeypatch):
+    file.write_text(LATER)
+    bus.push_relations(file)
+    other = connect("another")
+    for number, taste in enumerate(("grass", "hay"), 1):
+        other.facts("a").assert_fact("tea", "tastes_like", taste, valid_at=f"2026-01-0{number}")
+    assert objects(each.item for each in other.recall("tea", scopes=["a"])) == {"grass", "hay"}
+    file.write_text(OURS)
+    assert bus.push_relations(file)
+    monkeypatch.setattr(relations_in_force, "REGISTRY_AGE", 0.0)
+    assert objects(each.item for each in other.recall("tea", scopes=["a"])) == {"hay"}
+
+
 def test_pushing_equal_relations_changes_nothing(bus, connect, file):
     assert bus.push_relations(file, event_id="push-1")
     assert bus.push_relations(file, event_id="push-1")

@@ -273,6 +273,10 @@ class TestForgery:
         assert problem(answer) == (403, "forged-source")
         assert [(each.id, each.claim) for each in bus.page(page).list()] == [(there.id, None)]
 
+    def test_a_caller_may_name_its_own_source(self, worker, page):
+        added = worker.post(f"/pages/{page}/observations", json={**NEW, "source": "worker"})
+        assert (added.status_code, added.json()["source"]) == (201, "worker")
+
     def test_a_repeated_source_cannot_be_forged(self, worker, bus: Bus, page):
         for given in ('"source":"boss","source":"worker"', '"source":"worker","source":"boss"'):
             body = '{"type":"observation","content":"x",' + given + "}"

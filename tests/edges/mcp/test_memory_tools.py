@@ -148,6 +148,8 @@ async def test_an_agent_sees_only_its_own_scratchpad(connect: Connect):
 async def test_a_person_has_no_scratchpad(connect: Connect):
     async with connect("eve", kind="person", tools=["scratchpad"]) as person:
         assert "403 Unauthorized" in await person.fail("update_scratchpad", content="x")
+        assert "has no notepad tools" in await person.fail("write_notepad", content="x")
+        assert "unknown tool" in await person.fail("drop_everything")
         assert "## Your Scratchpad" not in (await person.do("whoami"))["text"]
 
 

@@ -12,6 +12,7 @@ from mcp import MCPError
 from mcp_types import PromptReference, ResourceTemplateReference
 
 from scratchbus import Registry
+from scratchbus.domain.registry_yaml import parse_registry
 from scratchbus.domain.tokens import estimate_tokens
 from scratchbus.mcp import notices
 from scratchbus.mcp.tool_parameters import with_types
@@ -82,6 +83,12 @@ async def test_types_are_an_enum_with_descriptions(connect: Connect):
     assert type["enum"] == list(registry.types)
     assert "Security or safety concern" in type["description"]
     assert with_types({"x-types": False}, registry) == {"enum": list(registry.types)}
+
+
+def test_a_type_without_a_description_is_listed_by_its_name():
+    registry = parse_registry("types:\n  spill: {}\n  leak: {description: Water escapes.}\n", "types.yaml")
+    described = {"enum": ["spill", "leak"], "description": "In this order: spill; Water escapes"}
+    assert with_types({"x-types": True}, registry) == described
 
 
 async def test_former_names_of_tools_still_work(connect: Connect):

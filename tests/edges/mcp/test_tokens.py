@@ -38,6 +38,11 @@ def test_only_a_digest_is_stored_and_only_its_owner_can_read_it(file: Path):
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
+def test_an_entry_of_the_file_begins_with_the_name_of_its_token(file: Path):
+    Tokens(file).add("laptop", Identity.of("analyst"))
+    assert file.read_text().startswith("tokens:\n- name: laptop\n  sha256: ")
+
+
 def test_a_file_that_cannot_be_replaced_leaves_nothing_behind(file: Path, monkeypatch: pytest.MonkeyPatch):
     def fail(*_: object) -> Path:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -190,6 +195,12 @@ def test_the_command_line_adds_lists_and_revokes_tokens(file: Path, capsys: pyte
     assert main(["mcp", "token", "add", "wrong", "--agent", "a", "--scopes", "write", *where]) == 5
     assert main(["mcp", "token", "ls"]) == 2
     assert "--tokens" in capsys.readouterr().err
+
+
+def test_a_token_without_an_agent_writes_as_the_configured_source(file: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("SCRATCHBUS_SOURCE", "laptop-owner")
+    assert main(["mcp", "token", "add", "laptop", "--tokens", str(file)]) == 0
+    assert Tokens(file).named("laptop").identity.agent == "laptop-owner"
 
 
 def test_tokens_added_at_once_are_all_kept(file: Path):
