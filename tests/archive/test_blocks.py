@@ -66,6 +66,15 @@ def test_packed_lines_unpack(lines: list[bytes], size: int) -> None:
             assert sum(block.lines for block in packed.blocks) == len(lines)
 
 
+def test_lines_of_the_size_of_a_block_stay_in_one_block(monkeypatch) -> None:
+    lines = [b"%029d" % number for number in range(10)]
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 300)
+    packer = BlockPacker()
+    packer.add(lines, 300)
+    for packed in (packer.finish(), pack(lines)):
+        assert [block.lines for block in packed.blocks] == [10]
+
+
 @pytest.mark.parametrize("count", [11, 19, 21, 29, 101])
 def test_no_block_is_much_smaller_than_the_others(count: int, monkeypatch) -> None:
     monkeypatch.setattr(blocks, "BLOCK_BYTES", 300)

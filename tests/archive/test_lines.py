@@ -85,6 +85,7 @@ IS_RAW = {
     b'{"v":' + b"[" * 201 + b"]" * 201 + b"}": True,
     b'{"v":NaN}': True,
     b'{"v":NaN,"many":[' + b",".join([b"[]"] * 200) + b"]}": True,
+    b'{"v":[NaN,-Infinity],"many":[' + b",".join([b"[]"] * 200) + b"]}": True,
     b'{"v":"\xff"}': True,
     b'{"v":"\xc3': True,
     b'\xa9"}': True,

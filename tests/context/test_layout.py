@@ -43,6 +43,17 @@ def test_a_shorter_item_does_not_overtake_one_without_room():
     assert laid.chosen["b"] == ["word " * 10, "word " * 10]
 
 
+def test_an_item_that_fills_the_large_share_exactly_is_skipped():
+    fits, half = "word " * 16, "word " * 15
+    laid = lay_out([Section("b", "# B", [fits, half, "short"])], 40, words)  # of which 10 are for head and last line
+    assert laid.chosen["b"] == [fits, "short"]
+
+
+def test_separators_take_room_from_the_texts_after_them():
+    sections = [Section("a", "a" * 100), Section("b", "b" * 198), Section("c", "ccc"), Section("d", "d" * 1_000)]
+    assert lay_out(sections, 400, len).left_out == {"c": 1, "d": 1}  # of 300 for texts, two separators take 4
+
+
 def test_a_strict_layout_is_refused_rather_than_cut():
     with pytest.raises(BudgetTooSmall, match="raise the budget") as caught:
         lay_out([Section("a", "word " * 50), Section("b", "# B", ["one"])], 20, words, strict=True)

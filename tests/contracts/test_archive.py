@@ -729,6 +729,8 @@ def test_leftover_files_of_failed_archivers_are_deleted(bus, directory):
     left = next(directory.rglob("*.jsonl.zst"))
     left.with_name(f"{1:016d}-{9:016d}.beef0000.jsonl.zst").write_bytes(b"half")
     left.with_name(f".{1:016d}.manifest.json.beef.tmp").write_bytes(b"half")
+    for suffix in ("beef0001.jsonl.zst", "beef0001.index.zst", "beef0002.jsonl.zst"):  # as many as a segment has
+        left.with_name(f"{2:016d}-{9:016d}.{suffix}").write_bytes(b"half")
     left.with_name(".end.json.beef.tmp").write_bytes(b"half")
     left.with_name("notes.txt").write_text("someone's own")
     archive(bus)

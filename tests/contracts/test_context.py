@@ -309,6 +309,7 @@ def test_a_retry_returns_the_recorded_position_and_records_nothing_else(analyst)
     page.resolve(page.active()[0].id)
     retried = show(analyst, record=True, event_id="turn-1")
     assert (retried.position, retried.exposed) == (first, {})
+    assert show(analyst, event_id="turn-1").position is None
     reports.add("observation", "Three rows are there twice")
     second = show(analyst, record=True, event_id="turn-2").position
     page.add("observation", "The build is green")
@@ -365,6 +366,24 @@ def test_priority_breaks_a_tie(page, bus):
     page.add("observation", "the disk is full")
     page.add("risk_alert", "the disk is full")
     assert [match.item.type for match in bus.context.surface("disk").matches] == ["risk_alert", "observation"]
+
+
+def test_the_highest_priority_doubles_a_score(connect, clock, tmp_path):
+    file = tmp_path / "types.yaml"
+    file.write_text("types:\n  low: {priority: 0}\n  usual: {priority: 50}\n  high: {priority: 100}\n")
+    bus = connect(observation_types=file)
+    for type in ("low", "usual", "high"):
+        bus.page().add(type, "the disk is full")
+    scores = [match.score for match in bus.context.surface("disk").matches]
+    assert [score / scores[-1] for score in scores] == pytest.approx([2, 1.5, 1])
+
+
+def test_an_older_item_scores_less_but_at_least_half(page, bus, clock):
+    for pause in ("1ms", "999d", "1d"):
+        clock.advance(pause)
+        page.add("observation", "the disk is full", ttl="never")
+    scores = [match.score for match in bus.context.surface("disk").matches]
+    assert [score / scores[0] for score in scores] == pytest.approx([1, 0.75, 0.5])
 
 
 def test_surface_keeps_to_its_budget(page, bus):

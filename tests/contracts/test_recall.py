@@ -351,6 +351,13 @@ def test_an_erased_item_leaves_the_index(bus):
     assert rows_of(bus) == []
 
 
+def test_recall_of_a_session_leaves_out_its_todo_list_and_tasks(bus):
+    bus.todo("s1").write([{"id": "1", "content": "buy apples", "status": "pending"}])
+    bus.begin_task("s1", "count apples")
+    bus.notes("s1").add("apples are ripe")
+    assert texts(bus.recall("apples", sessions=["s1"])) == ["apples are ripe"]
+
+
 class Toy:
     """An embedder that knows a few words: those of one group have the same direction."""
 

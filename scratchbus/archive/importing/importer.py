@@ -204,7 +204,6 @@ class _SpilledPages(dict[str, PageState]):
     """The pages of a log, whose state is in the spill."""
 
     def __init__(self, spill: Spill, shard: int) -> None:
-        super().__init__()
         kinds = [f"{shard} {part.name}" for part in fields(PageState)]
         self._page = lru_cache(256)(lambda name: PageState(*(Spilled(spill, kind, name) for kind in kinds)))
 
