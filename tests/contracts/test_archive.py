@@ -688,6 +688,23 @@ def test_event_ids_are_kept_for_the_idempotency_window(connect, directory, clock
     assert not send(bus, "EXISTS", f"{keys_of(bus).ids}{added.position.ms // 86_400_000}")
 
 
+def test_an_event_id_is_recognised_until_the_idempotency_window_ends(connect, clock):
+    bus = connect(idempotency_window="2d")
+    clock.set((clock.ms // 86_400_000 + 1) * 86_400_000)  # ids are kept by day: begin with one
+    clock.advance("23h")
+    added = bus.page().add("observation", "x", event_id="mine")
+    clock.advance("2d")
+    assert bus.page().add("observation", "x", event_id="mine").id == added.id
+
+
+def test_a_new_event_id_removes_those_of_days_before_the_window(connect, clock):
+    bus = connect(idempotency_window="2d")
+    added = bus.page().add("observation", "x", event_id="old")
+    clock.advance("4d")
+    bus.page().add("observation", "y", event_id="new")
+    assert not send(bus, "EXISTS", f"{keys_of(bus).ids}{added.position.ms // 86_400_000}")
+
+
 # -- failures --------------------------------------------------------------------------------------------------------
 
 

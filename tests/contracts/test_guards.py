@@ -215,6 +215,10 @@ def test_only_an_ended_claim_can_lapse(write, page, clock):
     assert write(Write(Lapsed(**common_fields(one)), Op.LAPSE, fence=1)) == ["lapsed"]
     with pytest.raises(StaleFence):
         write(Write(Lapsed(**common_fields(one)), Op.LAPSE, fence=1))
+    page.claim(one, ttl="1m")
+    clock.advance("2m")
+    with pytest.raises(StaleFence):
+        write(Write(Lapsed(**common_fields(one)), Op.LAPSE, fence=1))
 
 
 def test_due_event_checks_the_version(write, page):

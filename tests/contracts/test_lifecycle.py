@@ -90,6 +90,21 @@ def test_unknown_status_error_lists_the_valid_ones(page):
         page.add("observation", "x", status="resolved")
 
 
+def test_a_transition_is_refused_from_a_status_whose_name_is_part_of_another(connect, tmp_path):
+    file = tmp_path / "types.yaml"
+    file.write_text(
+        "types: {ticket: {lifecycle: tickets}}\nlifecycles:\n  tickets:\n"
+        "    statuses: {new: open, renewed: open, done: closed}\n    initial: [new, renewed]\n"
+        "    transitions: {new: [archived], renewed: [done], done: [archived]}\n"
+    )
+    page = connect(observation_types=file).page()
+    new, renewed = page.add("ticket", "x"), page.add("ticket", "y", status="renewed")
+    with pytest.raises(InvalidTransition):
+        page.update(new.id, status="done")
+    assert page.get(new.id) == new
+    assert page.update(renewed.id, status="done").status == "done"
+
+
 def test_archived_observation_cannot_be_changed(page):
     added = page.add("observation", "x")
     archived = page.archive(added.id)

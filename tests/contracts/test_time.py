@@ -10,7 +10,15 @@ import pytest
 from scratchbus import NewObservation
 from scratchbus.domain.position import BusPosition
 from scratchbus.engine.steps import Pause
-from scratchbus.errors import CodeTooOld, EngineUnreachable, InvalidField, InvalidTTL, LogBlocked, UnknownField
+from scratchbus.errors import (
+    CodeTooOld,
+    EngineUnreachable,
+    InvalidField,
+    InvalidTTL,
+    LogBlocked,
+    NotChangeable,
+    UnknownField,
+)
 from scratchbus.scheduling import expiry, reminders
 from scratchbus.scheduling.expiry import run_expirer, sweep
 from scratchbus.scheduling.reminders import react, remind
@@ -34,6 +42,14 @@ def swept(bus):
 
 def kinds(page, id):
     return [event.kind for event in page.history(id)]
+
+
+def test_an_expired_observation_cannot_be_updated_before_it_is_archived(bus, page, clock):
+    added = page.add("observation", "x", ttl="1s")
+    clock.advance("1s")
+    with pytest.raises(NotChangeable, match="is archived and cannot be updated"):
+        page.update(added.id, content="y")
+    assert [event.kind for event in page.history(added.id)] == ["added"]
 
 
 def test_an_expired_observation_is_archived_once(bus, page, clock):

@@ -98,6 +98,15 @@ def test_only_the_wanted_types_and_tags_are_picked(page):
     assert page.claim_next(types="reminder", tags=[]) is None
 
 
+def test_a_type_is_not_picked_for_one_whose_name_contains_its_own(connect, tmp_path):
+    file = tmp_path / "types.yaml"
+    file.write_text("types:\n  build: {}\n  build_failed: {}\n  failed: {}\n")
+    page = connect(observation_types=file).page()
+    for type in ("build", "failed", "build_failed"):
+        page.add(type, type)
+    assert taken(page, types="build_failed") == ["build_failed"]
+
+
 @pytest.mark.parametrize("tag", ["a,b", "a|b", "100%", "%2C", "ü ß", ",", "|", "a:b#c"])
 def test_tags_of_any_characters_are_matched(page, tag):
     page.add("observation", "another", tags=["a", "b", "%", "2C"])
