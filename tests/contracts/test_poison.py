@@ -29,6 +29,11 @@ GARBAGE = {
 }
 
 
+def rejected_ids(bus):
+    """Return the stream ids of the events that could not be folded."""
+    return [entry[0].decode() for entry in send(bus, "XRANGE", PageKeys(keys_of(bus), "").rejected, "-", "+")]
+
+
 def test_an_entry_without_event_fields_is_skipped(bus, page):
     story = page.add("observation", "story")
     keys = keys_of(bus)
@@ -67,6 +72,19 @@ def test_poison_is_stored_with_its_reason_and_counted(bus, page):
     assert (fields[b"subject"].decode(), fields[b"event"]) == (story.id, b'{"v":1,"by":"x"}')
     shard = bus.status().shards[bus.core.log.shard("main")]
     assert (shard.rejected, shard.lag) == (1, 0)
+
+
+def test_erasing_removes_the_rejected_events_of_an_observation(bus, page):
+    story, other = page.add("observation", "story"), page.add("observation", "other")
+    project(bus)
+    linked = [page.link(each.id, action="5 Main Street").position.stream_id for each in (story, other)]
+    for each in (story, other):
+        send(bus, "HSET", PageKeys(keys_of(bus), page.name).docs, each.id, "{{{")
+    project(bus)
+    assert rejected_ids(bus) == linked
+    erased = page.erase(story.id, reason="asked for").position.stream_id
+    project(bus)
+    assert rejected_ids(bus) == [linked[1], erased]
 
 
 def test_later_events_of_a_rejected_addition_are_rejected(bus, page):
