@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -28,6 +29,7 @@ from scratchbus.readmodel.scope import Core, Host
 from scratchbus.scheduling.paging_out import page_out
 from scratchbus.scheduling.recurring import fill_slot, recurs
 from scratchbus.scheduling.reminders import react
+from scratchbus.scheduling.steady_jobs import SteadyJobStore
 from scratchbus.telemetry.counters import counts
 from scratchbus.telemetry.logs import stderr_logger
 
@@ -141,6 +143,7 @@ def run_expirer(bus: Host, stop: threading.Event) -> None:
     # when the interpreter exits, so that an engine that hangs would keep the process from ending.
     scheduler = BackgroundScheduler(
         executors={"default": DebugExecutor()},
+        jobstores={"default": SteadyJobStore()},
         job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
         timezone=UTC,
     )
@@ -148,7 +151,7 @@ def run_expirer(bus: Host, stop: threading.Event) -> None:
     scheduler.add_job(_evict_job, "interval", (bus,), hours=1, next_run_time=datetime.now(UTC))
     scheduler.start()
     try:
-        _follow_reminders(bus, stop, failures)
+        _follow_reminders(bus, stop, failures, scheduler.wakeup)
     finally:
         scheduler.shutdown()
 
@@ -179,9 +182,12 @@ def _evict_job(bus: Host) -> None:
         logger.info("files were evicted", by_session=evicted)
 
 
-def _follow_reminders(bus: Host, stop: threading.Event, failures: list[Exception]) -> None:
+def _follow_reminders(
+    bus: Host, stop: threading.Event, failures: list[Exception], wake_scheduler: Callable[[], None]
+) -> None:
     """Store the reminders' position in the engine, so that none is missed while no expirer runs."""
     while not stop.is_set():
+        wake_scheduler()  # in case the clock was set just before it began to wait, or its wait follows that clock
         if failures:
             raise failures[0]
         positions, has_moved = bus.converse(react(bus.core))

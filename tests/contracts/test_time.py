@@ -1,5 +1,6 @@
 """Time: expiry, auto-archive, lapsed claims and reminders, each appended exactly once."""
 
+import sys
 import threading
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -561,6 +562,60 @@ def test_an_expirer_raises_the_errors_of_its_sweep(bus, monkeypatch, error):
             run_expirer(bus, stop)
     finally:
         patience.cancel()
+
+
+@pytest.fixture
+def set_clock(monkeypatch):
+    """Set the clock of this machine, as the expirer's scheduler reads it, ahead by a time or back."""
+    ahead = timedelta()
+
+    class _Kind(type):
+        def __instancecheck__(cls, instance):
+            return isinstance(instance, datetime)
+
+    class _Set(datetime, metaclass=_Kind):
+        @classmethod
+        def now(cls, tz=None):
+            return datetime.now(tz) + ahead
+
+    def set_ahead(by):
+        nonlocal ahead
+        ahead = by
+
+    for name, module in list(sys.modules.items()):
+        if name.startswith(("apscheduler.", "scratchbus.")) and vars(module).get("datetime") is datetime:
+            monkeypatch.setattr(module, "datetime", _Set)
+    return set_ahead
+
+
+@pytest.mark.engines("embedded")
+@pytest.mark.parametrize("by", [timedelta(hours=-1), timedelta(days=1)], ids=["back", "ahead"])
+@pytest.mark.parametrize("during_a_sweep", [False, True], ids=["between sweeps", "during a sweep"])
+def test_an_expirer_sweeps_after_the_clock_of_its_machine_was_set(connect, monkeypatch, set_clock, by, during_a_sweep):
+    bus, stop, is_due = connect(sweep_interval="20ms"), threading.Event(), threading.Event()
+
+    def set_and_sweep(core, patience):
+        if is_due.is_set():
+            is_due.clear()
+            set_clock(by)
+        return sweep(core, patience)
+
+    monkeypatch.setattr(expiry, "sweep", set_and_sweep)
+    thread = threading.Thread(target=run_expirer, args=(bus, stop), daemon=True)
+    thread.start()
+    try:
+        sweeps = counts.sweeps
+        eventually(lambda: counts.sweeps > sweeps)
+        if during_a_sweep:
+            is_due.set()
+            eventually(lambda: not is_due.is_set())
+        else:
+            set_clock(by)
+        sweeps = counts.sweeps + 2
+        eventually(lambda: counts.sweeps > sweeps, within=5)
+    finally:
+        stop.set()
+        thread.join()
 
 
 def test_positions_grow_when_the_clock_goes_back(bus, page, clock):
