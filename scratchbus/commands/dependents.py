@@ -45,7 +45,7 @@ class Dependent(NamedTuple):
 def dependents(core: Core, relations: Relations, id: str) -> Step[tuple[Resting, list[Dependent]]]:
     """Return the dependents of an observation, and the open ones among them, the nearest first."""
     resting = yield from resting_on(relations, id)
-    found = yield from gather(core.log, resting.pages, core.fresh)
+    found = yield from gather(core.log, resting.pages, core.fresh, finds_paged_out=False)  # these are not open
     parents: dict[str, str] = {}
     for start, ends in resting.beneath.items():
         for end in ends:

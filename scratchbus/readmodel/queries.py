@@ -23,14 +23,23 @@ _TRIES = 3  # for observations that are paged in meanwhile
 
 
 def get(
-    log: Log, page: str, ids: Sequence[str], freshness: Freshness, earlier: PastState | None = None
+    log: Log,
+    page: str,
+    ids: Sequence[str],
+    freshness: Freshness,
+    earlier: PastState | None = None,
+    *,
+    finds_paged_out: bool = True,
 ) -> Step[dict[str, Observation]]:
-    """Return the observations with these ids, by id, without those that are not on the page."""
+    """Return the observations with these ids, by id, without those that are not on the page.
+
+    Those that are paged out, which are final, can be left out: the archive need not be read.
+    """
     for _ in range(_TRIES):
         result = yield from query_page(log, page, freshness, "get", *ids, earlier=earlier, caches_fold=True)
         found: dict[str, AnyObservation] = {document.id: document for document in decode_observations(result.rows)}
         missing = [id for id in ids if id not in found and id not in result.overlay]
-        if not (missing and result.checkpoint.is_paged):
+        if not (finds_paged_out and missing and result.checkpoint.is_paged):
             break
         shard = log.shard(page)
         names = log.keys(shard).page(page, result.checkpoint.build)

@@ -139,12 +139,17 @@ def resting_on(relations: Relations, id: str) -> Step[Resting]:
     return resting
 
 
-def gather(log: Log, pages: Mapping[str, str], freshness: Freshness) -> Step[dict[str, Observation]]:
-    """Return the observations with these ids, each from its page, in this order, without those that have left it."""
+def gather(
+    log: Log, pages: Mapping[str, str], freshness: Freshness, *, finds_paged_out: bool = True
+) -> Step[dict[str, Observation]]:
+    """Return the observations with these ids, each from its page, in this order, without those that have left it.
+
+    Those that are paged out can be left out; see `get`.
+    """
     found: dict[str, Observation] = {}
     for page, ids in ids_by_page(pages).items():
         for batch in batches(ids, _AT_ONCE):
-            found |= yield from get(log, page, batch, freshness)
+            found |= yield from get(log, page, batch, freshness, finds_paged_out=finds_paged_out)
     return {id: found[id] for id in pages if id in found}
 
 

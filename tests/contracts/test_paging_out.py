@@ -27,6 +27,7 @@ from scratchbus.readmodel.relations import find_pages
 from scratchbus.scheduling import paging_out
 from scratchbus.scheduling.expiry import run_expirer
 from scratchbus.scheduling.paging_out import page_out
+from scratchbus.scheduling.reminders import complete_all
 from tests.cases import case
 from tests.engines import ALL
 from tests.faults.interposing import interposed
@@ -743,3 +744,23 @@ def test_paging_in_an_observation_restores_its_type_in_the_type_index(bus):
     assert types_of(bus) == {"risk_alert", "observation"}
     assert bus.verify().is_sound
     assert_sound(bus)
+
+
+@pytest.mark.damages_the_log
+def test_lost_paged_out_dependents_do_not_stop_a_refutation(connect, bus, tmp_path):
+    wrong = bus.page("main").add("observation", "wrong")
+    pages = bus.page("main"), bus.page("elsewhere")
+    closed = [page.add("observation", "closed", evidence=[wrong.id]) for page in pages]
+    others = [page.add("observation", "open", evidence=[wrong.id]) for page in pages]
+    for page, one in zip(pages, closed, strict=True):
+        page.archive(one.id)
+    archive(bus)
+    assert page_all_out(bus) == 2
+    archive(bus)
+    for segment in (tmp_path / "archive").rglob("*.jsonl.zst"):
+        segment.write_bytes(b"damaged")
+    late = connect("late", archive_url=tmp_path / "archive")
+    late.page("main").refute(wrong.id, reason="misread")
+    assert [late.page(one.page).get(one.id).status for one in others] == ["pending_review"] * 2
+    refutation = list(late.events(kinds={"status_changed"}, after=others[1].position))
+    assert late.converse(complete_all(late.core, refutation)) == 0
