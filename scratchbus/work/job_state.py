@@ -19,6 +19,7 @@ from scratchbus.errors import (
     BusClosed,
     Claimed,
     Conflict,
+    EventIdReused,
     InvalidField,
     InvalidTransition,
     NotClaimed,
@@ -153,7 +154,11 @@ class JobState:
         reason = f"gave up after {attempts} attempt{'s' if attempts > 1 else ''}: {reason}"
         try:
             return (yield from self.transition_steps(change.Review, reason, event_id))
-        except (InvalidField, InvalidTransition):
+        except (
+            InvalidField,
+            InvalidTransition,
+            EventIdReused,
+        ):  # reused: a retry of the release below, or refused there
             return (yield from self.release_steps(ReleaseTerms(round(MAX_DELAY * 1000), reason=reason), event_id))
 
     def settle_steps(self, problem: BaseException | None) -> Step[Observation]:

@@ -300,16 +300,26 @@ def test_the_last_failed_attempt_sends_the_observation_to_review(page, clock):
     assert page.claim_next() is None
 
 
-def test_a_type_without_review_is_delayed_after_the_last_attempt(connect, tmp_path, clock):
+@pytest.fixture(params=["no review", "review after it was resolved"])
+def without_review(request, connect, tmp_path):
+    """A page of a bus with a type, `chore`, that cannot be sent to review while it is active."""
+    review = request.param != "no review"
     file = tmp_path / "types.yaml"
     file.write_text(
-        "lifecycles:\n  short:\n    statuses: {active: open, resolved: closed}\n    initial: [active]\n"
-        "    transitions:\n      active: [resolved, archived]\n      resolved: [archived]\n"
+        "lifecycles:\n  short:\n    statuses: {active: open, resolved: closed"
+        f"{', pending_review: open' if review else ''}}}\n"
+        "    initial: [active]\n    transitions:\n      active: [resolved, archived]\n"
+        f"      resolved: [{'pending_review, ' if review else ''}archived]\n"
+        f"{'      pending_review: [resolved]' if review else ''}\n"
         "types:\n  chore:\n    lifecycle: short\n"
     )
     bus = connect()
     bus.push_types(file)
-    page = bus.page()
+    return bus.page()
+
+
+def test_a_type_without_review_is_delayed_after_the_last_attempt(without_review, clock):
+    page = without_review
     one = page.add("chore", "x")
     for _ in range(5):
         job = page.claim_next()
@@ -317,6 +327,24 @@ def test_a_type_without_review_is_delayed_after_the_last_attempt(connect, tmp_pa
         clock.advance("1s")
     assert page.get(one.id).status == "active"
     assert page.get(one.id).not_before > clock.now + timedelta(seconds=30)
+
+
+def test_a_retry_of_the_last_failure_of_a_type_without_review_returns_the_first_result(bus, without_review):
+    without_review.add("chore", "x")
+    with bus.work("workers", max_attempts=1, types="chore") as jobs:
+        job = next(jobs)
+        first = job.fail("no", event_id="0123456789abcdef")
+        assert job.fail("no", event_id="0123456789abcdef") == first
+    assert kinds(bus).count("released") == 1
+
+
+def test_the_event_id_of_another_change_is_refused_for_the_last_failure(bus, without_review):
+    without_review.add("chore", "x")
+    with bus.work("workers", max_attempts=1, types="chore") as jobs:
+        job = next(jobs)
+        job.update(content="y", event_id="0123456789abcdef")
+        with pytest.raises(EventIdReused):
+            job.fail("no", event_id="0123456789abcdef")
 
 
 def test_a_job_fails_on_an_error_or_without_an_outcome(bus, page, clock):
