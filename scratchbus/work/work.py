@@ -219,7 +219,9 @@ class Work:
 
     def __exit__(self, kind: Any, problem: BaseException | None, trace: Any) -> None:
         job = self._job
-        if job is not None and isinstance(problem, Exception) and not isinstance(problem, CONSUMER_ERRORS):
-            self._detach_job()
-            job._settle(problem)
-        self.close()
+        try:
+            if job is not None and isinstance(problem, Exception) and not isinstance(problem, CONSUMER_ERRORS):
+                self._detach_job()
+                job._settle(problem)
+        finally:
+            self.close()

@@ -234,7 +234,9 @@ class AsyncWork:
 
     async def __aexit__(self, kind: Any, problem: BaseException | None, trace: Any) -> None:
         job = self._job
-        if job is not None and isinstance(problem, Exception) and not isinstance(problem, CONSUMER_ERRORS):
-            self._detach_job()
-            await job._settle(problem)
-        await self.close()
+        try:
+            if job is not None and isinstance(problem, Exception) and not isinstance(problem, CONSUMER_ERRORS):
+                self._detach_job()
+                await job._settle(problem)
+        finally:
+            await self.close()

@@ -827,6 +827,16 @@ def test_work_that_is_closed_during_its_search_no_longer_follows_the_log(bus, mo
     assert [bus.feeds.feed(shard).followers for shard in jobs._agenda.shards] == [0] * len(jobs._agenda.shards)
 
 
+def test_work_whose_job_cannot_be_settled_no_longer_follows_the_log(bus, page, monkeypatch):
+    page.add("observation", "x")
+    jobs = bus.work("executors")
+    next(jobs)
+    refuse_jobs(monkeypatch)
+    with pytest.raises(EngineForbidden):
+        jobs.__exit__(ValueError, ValueError("no"), None)
+    assert [bus.feeds.feed(shard).followers for shard in jobs._agenda.shards] == [0] * len(jobs._agenda.shards)
+
+
 async def test_a_cancelled_wait_for_a_job_leaves_none_claimed(engine, bus_name):
     async with AsyncBus.connect(engine.url, source="w", bus=bus_name, shards=engine.shards) as bus:
         page = bus.page()
