@@ -12,7 +12,7 @@ from scratchbus.domain.event import Event
 from scratchbus.domain.position import Position, in_time
 from scratchbus.domain.quoting import encodable
 from scratchbus.engine.steps import Step, ask
-from scratchbus.errors import InvalidPosition, NotFound, PositionLost, shown
+from scratchbus.errors import ArchiveDamaged, ArchiveForeign, InvalidPosition, NotFound, PositionLost, shown
 from scratchbus.eventlog.below_floor import entries_at
 from scratchbus.eventlog.keys import ShardKeys
 from scratchbus.eventlog.log_entry import LogEntry
@@ -24,6 +24,9 @@ from scratchbus.telemetry.counters import counts
 from scratchbus.telemetry.logs import stderr_logger
 
 logger = stderr_logger()
+
+UNREADABLE = (PositionLost, ArchiveDamaged, ArchiveForeign)
+"""Errors that keep one archived event from being read, until someone sets or repairs the archive."""
 
 Positions = Position | str | Iterable[Position | str] | None
 """One position, several, or None for all."""
@@ -60,10 +63,20 @@ class DeadLetter(BaseModel):
 
 def set_aside(subscription: str, event: Event, reason: str, attempts: int) -> str:
     """Log and count an event that is set aside; return its dead letter as it is stored."""
-    logger.error("set aside as a dead letter", subscription=subscription, position=str(event.position),
-                 attempts=attempts, reason=reason)  # fmt: skip
-    counts.subscriptions[subscription].dead += 1
-    return DeadLetter.of(subscription, event, reason, attempts).model_dump_json()
+    return _stored(DeadLetter.of(subscription, event, reason, attempts))
+
+
+def set_aside_again(before: DeadLetter, reason: str, attempts: int) -> str:
+    """Do the same for a dead letter that was delivered again, without its event."""
+    now = datetime.now(UTC)
+    return _stored(before.model_copy(update={"reason": encodable(reason), "attempts": attempts, "at": now}))
+
+
+def _stored(dead_letter: DeadLetter) -> str:
+    logger.error("set aside as a dead letter", subscription=dead_letter.subscription, position=dead_letter.position,
+                 attempts=dead_letter.attempts, reason=dead_letter.reason)  # fmt: skip
+    counts.subscriptions[dead_letter.subscription].dead += 1
+    return dead_letter.model_dump_json()
 
 
 def list_dead_letters(core: Core, name: str | None) -> Step[list[DeadLetter]]:
@@ -100,7 +113,7 @@ def drop_dead_letters(core: Core, name: str, positions: Positions) -> Step[int]:
 
 
 def find_entry(core: Core, position: str) -> Step[Sequence[bytes] | None]:
-    """Return the log entry at a position, or None. Raises PositionLost when it was archived."""
+    """Return the log entry at a position, or None. Raises an error of UNREADABLE if it was archived."""
     found = yield from entries_at(core.log, [Position.parse(position)])
     return found[0] if found else None
 
@@ -119,17 +132,21 @@ def read_redeliveries(core: Core, name: str, limit: int | None = None) -> Step[t
         entry, reason = None, "its event is no longer in the log"
         try:
             entry = yield from find_entry(core, position)
-        except PositionLost as error:  # one that cannot be read must not hold up all others
+        except UNREADABLE as error:  # one that cannot be read must not hold up all others
             reason = str(error)
         if entry is None:
-            row = yield from ask(0, "HGET", key, position)
-            if row is None:
-                continue  # another consumer has handled it
-            dead_letter = DeadLetter.model_validate_json(row)
-            missing.append(dead_letter.model_copy(update={"reason": reason}))
+            dead_letter = yield from read_redelivery(core, name, position)
+            if dead_letter is not None:  # else another consumer has handled it
+                missing.append(dead_letter.model_copy(update={"reason": reason}))
         else:
             items.append(LogEntry(entry, Position.parse(position).shard))
     return items, missing
+
+
+def read_redelivery(core: Core, name: str, position: str) -> Step[DeadLetter | None]:
+    """Return the dead letter that is to be delivered again at a position, or None."""
+    row = yield from ask(0, "HGET", core.log.keys(0).again(name), position)
+    return None if row is None else DeadLetter.model_validate_json(row)
 
 
 def by_time(position: str) -> tuple[int, int, int]:

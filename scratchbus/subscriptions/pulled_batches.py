@@ -34,11 +34,11 @@ from scratchbus.eventlog.subscription_state import (
 )
 from scratchbus.readmodel.scope import Core
 from scratchbus.subscriptions.consumer import NAP
-from scratchbus.subscriptions.dead_letters import read_redeliveries
+from scratchbus.subscriptions.dead_letters import UNREADABLE, read_redeliveries
 from scratchbus.subscriptions.delivery_state import WENT_AWAY
 from scratchbus.subscriptions.event_filters import Filters, Tags
 from scratchbus.subscriptions.options import Terms, check_name
-from scratchbus.subscriptions.settlement import event_at, give_up, requeue
+from scratchbus.subscriptions.settlement import event_at, give_up, give_up_unread, requeue
 from scratchbus.telemetry import tracing
 from scratchbus.telemetry.counters import counts
 from scratchbus.telemetry.logs import stderr_logger
@@ -206,7 +206,14 @@ class Pull:
             yield from lease.hand_out([head, *rest], grant.ends, grant.origins)
             return Attempt(NOTHING, (head.due - grant.now) / 1000)
         out = [head._replace(state=OUT), *rest]
-        event = yield from event_at(self._core, head.position)
+        try:
+            event = yield from event_at(self._core, head.position)
+        except UNREADABLE as lost:
+            if not head.comes_again:  # the log was trimmed past the cursor
+                raise
+            yield from lease.hand_out(out, grant.ends, grant.origins)
+            yield from give_up_unread(self._core, self._name, lease.token, head, str(lost))
+            return Attempt(NOTHING)
         maximum = grant.max_attempts or Terms().max_attempts
         if event is None or head.attempt > maximum:
             yield from lease.hand_out(out, grant.ends, grant.origins)
@@ -216,7 +223,10 @@ class Pull:
         while (
             head.attempt == 1 and len(events) < min(self._max_events, len(out)) and _is_first_attempt(out[len(events)])
         ):
-            event = yield from event_at(self._core, out[len(events)].position)
+            try:
+                event = yield from event_at(self._core, out[len(events)].position)
+            except UNREADABLE:  # it is set aside once it is the first
+                break
             if event is None:
                 break
             out[len(events)] = out[len(events)]._replace(state=OUT)

@@ -15,7 +15,14 @@ from scratchbus.eventlog.codec import Poison, decode_item
 from scratchbus.eventlog.pulls import ACKED, OUT, WAITING, OutEntry, read_settling, settle
 from scratchbus.eventlog.subscription_state import drop_if_erased
 from scratchbus.readmodel.scope import Core
-from scratchbus.subscriptions.dead_letters import find_entry, set_aside, text_of
+from scratchbus.subscriptions.dead_letters import (
+    UNREADABLE,
+    find_entry,
+    read_redelivery,
+    set_aside,
+    set_aside_again,
+    text_of,
+)
 from scratchbus.subscriptions.options import Terms, check_name, retry_seconds
 from scratchbus.telemetry.counters import counts
 
@@ -52,7 +59,13 @@ def fail_pulled(
     if entry is not None and entry.state == OUT and rules.token == token:
         counts.subscriptions[name].failed += 1
         if entry.attempt >= (rules.max_attempts or Terms().max_attempts):
-            event = yield from event_at(core, text)
+            try:
+                event = yield from event_at(core, text)
+            except UNREADABLE:
+                if not entry.comes_again:
+                    raise
+                yield from give_up_unread(core, name, token, entry, reason[:1000], entry.attempt)
+                return
             yield from give_up(core, name, token, entry, event, reason[:1000], entry.attempt)
             return
         if wait_ms is None:
@@ -66,6 +79,24 @@ def give_up(
 ) -> Step[None]:
     """Set an event aside as a dead letter; one that was erased is acked."""
     dead_letter = "" if event is None else set_aside(name, event, reason, attempts)
+    yield from _settle_as(core, name, token, entry, dead_letter)
+
+
+def give_up_unread(
+    core: Core, name: str, token: str, entry: OutEntry, reason: str, attempts: int | None = None
+) -> Step[None]:
+    """Make an event that was delivered again a dead letter again, if the event was archived since and cannot be read.
+
+    Without `attempts` it keeps their number.
+    """
+    before = yield from read_redelivery(core, name, entry.position)
+    dead_letter = ""  # of one that was erased or removed meanwhile
+    if before is not None:
+        dead_letter = set_aside_again(before, reason, before.attempts if attempts is None else attempts)
+    yield from _settle_as(core, name, token, entry, dead_letter)
+
+
+def _settle_as(core: Core, name: str, token: str, entry: OutEntry, dead_letter: str) -> Step[None]:
     yield from settle(core.log.keys(0), name, token, [entry.position], ACKED, dead_letter=dead_letter)
     if dead_letter:
         yield from drop_if_erased(core.log.keys(0), name, entry.position)

@@ -1,0 +1,97 @@
+"""Dead letters that are delivered again while their events move to an archive that the consumer cannot read."""
+
+import pytest
+
+from scratchbus.errors import PositionLost
+from tests.contracts.test_pull import contents, fill, positions
+from tests.engines import ONE
+from tests.inspection import archive, project
+
+pytestmark = pytest.mark.engines(*ONE)
+
+
+@pytest.fixture
+def directory(tmp_path):
+    return tmp_path / "archive"
+
+
+@pytest.fixture(autouse=True)
+def archiver(connect, directory):
+    """A bus that moves events to the archive; it is opened first, so that the end of a test can read them."""
+    return connect("archiver", archive_url=directory, retain="1ms", retain_events=5, archive_segment=4)
+
+
+@pytest.fixture
+def archived(archiver, bus, page, clock):
+    """Return a function that delivers dead letters again, moves their events to the archive, and returns the batch."""
+
+    def deliver(count):
+        bus.declare_subscription("router", max_attempts=1, retry_delay=0)
+        fill(page, 20)
+        batch = bus.pull("router", max=30)
+        for position in positions(batch)[:count]:
+            bus.nack("router", batch.token, position, "bad")
+        bus.ack("router", batch.token, positions(batch)[count:])
+        bus.declare_subscription("router", max_attempts=2, retry_delay=0)
+        bus.retry_dead_letters("router")
+        again = bus.pull("router")
+        assert contents(again) == [str(n) for n in range(count)]
+        clock.advance("2s")
+        project(archiver)
+        assert sum(each.trimmed for each in archive(archiver)) > count
+        return again
+
+    return deliver
+
+
+def dead(bus):
+    return [(each.position, each.attempts) for each in bus.dead_letters("router")]
+
+
+def test_an_archived_dead_letter_whose_lease_ended_becomes_one_again(bus, page, archived, clock):
+    again = archived(2)
+    page.add("observation", "new")
+    clock.advance("1h")
+    assert contents(bus.pull("router", wait="1s")) == ["new"]
+    assert dead(bus) == [(str(position), 1) for position in positions(again)]
+    assert all("set archive_url" in each.reason for each in bus.dead_letters("router"))
+    with pytest.raises(PositionLost, match="set archive_url"):
+        bus.retry_dead_letters("router")
+
+
+def test_an_archived_dead_letter_that_failed_becomes_one_again(bus, page, archived):
+    again = archived(1)
+    bus.nack("router", again.token, positions(again)[0], "bad")
+    page.add("observation", "new")
+    assert contents(bus.pull("router", wait="1s")) == ["new"]
+    assert dead(bus) == [(str(positions(again)[0]), 1)]
+
+
+def test_the_last_failure_of_an_archived_dead_letter_makes_one_again(bus, archived):
+    again = archived(1)
+    bus.declare_subscription("router", max_attempts=1, retry_delay=0)
+    for _ in range(2):
+        bus.nack("router", again.token, positions(again)[0], "no better")
+    assert [(each.reason, each.attempts) for each in bus.dead_letters("router")] == [("no better", 1)]
+
+
+def test_an_erased_dead_letter_whose_lease_ended_does_not_come_back(bus, page, archiver, archived, clock):
+    again = archived(1)
+    archiver.page().erase(again.deliveries[0].event.subject, reason="private")
+    page.add("observation", "new")
+    clock.advance("1h")
+    assert [each.event.kind for each in bus.pull("router", wait="1s").deliveries] == ["erased", "added"]
+    assert dead(bus) == []
+
+
+@pytest.mark.damages_the_log
+def test_a_damaged_archive_holds_up_no_other_events(bus, connect, page, archived, directory, clock):
+    archived(1)
+    for file in directory.rglob("*"):
+        if file.is_file():
+            file.write_bytes(b"damaged")
+    page.add("observation", "new")
+    clock.advance("1h")
+    reader = connect("reader", archive_url=directory)
+    assert contents(reader.pull("router", wait="1s")) == ["new"]
+    assert len(dead(bus)) == 1
