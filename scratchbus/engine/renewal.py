@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 CHECK_SECONDS = 0.1
 """Seconds between two checks for what is due."""
 
+MAX_PAUSE = 5.0
+"""The most seconds between two attempts at a renewal that keeps failing."""
+
 logger = stderr_logger()
 
 
@@ -32,8 +35,31 @@ class Renewable(Protocol):
         ...
 
     def keep(self) -> Step[None]:
-        """Renew it. An error is logged, and the renewal is retried when it is next due."""
+        """Renew it. An error is logged, and the renewal is retried after a pause."""
         ...
+
+
+class Failures:
+    """The renewals that fail: each is tried again after a pause that doubles, up to MAX_PAUSE."""
+
+    def __init__(self) -> None:
+        self._failed: dict[int, tuple[float, float]] = {}  # by identity: the last pause, and when it ends
+
+    def is_pausing(self, renewable: Renewable, now: float) -> bool:
+        """Return whether this failed too short a time ago to be tried again."""
+        _, until = self._failed.get(id(renewable), (0.0, now))
+        return now < until
+
+    def add(self, renewable: Renewable, problem: Exception) -> None:
+        """Log the failure of a renewal, and lengthen its pause."""
+        last, _ = self._failed.get(id(renewable), (CHECK_SECONDS, 0.0))
+        pause = min(MAX_PAUSE, 2 * last)
+        self._failed[id(renewable)] = pause, time.monotonic() + pause
+        logger.warning("a renewal failed; trying again", reason=f"{type(problem).__name__}: {problem}")
+
+    def remove(self, renewable: Renewable) -> None:
+        """Forget the failures of what was renewed, or need not be any longer."""
+        self._failed.pop(id(renewable), None)
 
 
 class Keeper:
@@ -48,6 +74,7 @@ class Keeper:
     def reset_after_fork(self) -> None:
         """See `Threaded`: what the parent holds is renewed there."""
         self._renewables: list[Renewable] = []
+        self._failures = Failures()
         self._lock = threading.Lock()
         self._is_running = False
 
@@ -66,6 +93,7 @@ class Keeper:
         with self._lock:
             if renewable in self._renewables:
                 self._renewables.remove(renewable)
+            self._failures.remove(renewable)
 
     def close(self) -> None:
         """Stop renewing anything."""
@@ -77,7 +105,11 @@ class Keeper:
         while True:
             with self._lock:
                 now = time.monotonic()
-                due = [renewable for renewable in self._renewables if renewable.is_due(now)]
+                due = [
+                    renewable
+                    for renewable in self._renewables
+                    if renewable.is_due(now) and not self._failures.is_pausing(renewable, now)
+                ]
                 if not self._renewables:
                     self._is_running = False
                     return
@@ -87,7 +119,11 @@ class Keeper:
                 except Exception as problem:  # one failure must not stop the others
                     if self._closed.is_set():
                         return
-                    logger.warning("a renewal failed; trying again", reason=f"{type(problem).__name__}: {problem}")
+                    with self._lock:
+                        if renewable in self._renewables:
+                            self._failures.add(renewable, problem)
+                else:
+                    self._failures.remove(renewable)
             self._closed.wait(CHECK_SECONDS)
 
 
@@ -97,6 +133,7 @@ class AsyncKeeper:
     def __init__(self, run: Callable[[Step[None]], Awaitable[Any]]) -> None:
         self._run = run
         self._renewables: list[Renewable] = []
+        self._failures = Failures()
         self._task: asyncio.Task[None] | None = None
         self._is_closed = False
 
@@ -112,6 +149,7 @@ class AsyncKeeper:
         """Stop renewing this."""
         with suppress(ValueError):
             self._renewables.remove(renewable)
+        self._failures.remove(renewable)
 
     async def close(self) -> None:
         """Stop renewing anything."""
@@ -126,8 +164,13 @@ class AsyncKeeper:
         while self._renewables:
             now = time.monotonic()
             for renewable in [renewable for renewable in self._renewables if renewable.is_due(now)]:
+                if self._failures.is_pausing(renewable, now):
+                    continue
                 try:
                     await self._run(renewable.keep())
                 except Exception as problem:  # one failure must not stop the others
-                    logger.warning("a renewal failed; trying again", reason=f"{type(problem).__name__}: {problem}")
+                    if renewable in self._renewables:
+                        self._failures.add(renewable, problem)
+                else:
+                    self._failures.remove(renewable)
             await asyncio.sleep(CHECK_SECONDS)

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
 
-from scratchbus.engine.renewal import AsyncKeeper
+from scratchbus.engine import renewal
+from scratchbus.engine.renewal import AsyncKeeper, Keeper
+from scratchbus.errors import EngineForbidden
+from tests.clock import ProcessClock
+from tests.waiting import PATIENCE
 
 
 class Slow:
@@ -42,3 +47,48 @@ async def test_closing_a_keeper_can_be_cancelled() -> None:
     with pytest.raises(asyncio.CancelledError):
         await closing
     slow.may_end.set()
+
+
+class Refused:
+    """A renewal that the engine always refuses; it notes when, by a clock that each check advances."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.times, self.is_over = list[float](), threading.Event()
+        self._clock, self._start = ProcessClock(), 0.0
+        self._start = self._clock.monotonic()
+        monkeypatch.setattr(renewal, "time", self._clock)
+        monkeypatch.setattr(renewal, "CHECK_SECONDS", 0.001)
+
+    def is_due(self, now: float) -> bool:
+        self._clock.advance("100ms")
+        if now - self._start > 60:
+            self.is_over.set()
+        return not self.is_over.is_set()
+
+    def keep(self) -> Any:
+        self.times.append(self._clock.monotonic() - self._start)
+        raise EngineForbidden("the user may not write")
+
+    def assert_rarely_tried(self) -> None:
+        assert 10 < len(self.times) < 30
+        assert self.times[-1] - self.times[-2] < 7
+
+
+def test_a_renewal_that_keeps_failing_is_tried_less_and_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = Refused(monkeypatch)
+    keeper = Keeper(lambda _: None)
+    keeper.add(refused)
+    assert refused.is_over.wait(PATIENCE)
+    keeper.close()
+    refused.assert_rarely_tried()
+
+
+async def test_an_async_renewal_that_keeps_failing_is_tried_less_and_less_often(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    refused = Refused(monkeypatch)
+    keeper = AsyncKeeper(lambda _: asyncio.sleep(0))
+    keeper.add(refused)
+    assert await asyncio.to_thread(refused.is_over.wait, PATIENCE)
+    await keeper.close()
+    refused.assert_rarely_tried()
