@@ -8,7 +8,7 @@ from scratchbus.domain.position import BusPosition
 from scratchbus.domain.time_checks import When
 from scratchbus.domain.values import Duration, check_page, check_whole
 from scratchbus.engine.steps import Step
-from scratchbus.errors import InvalidName, shown
+from scratchbus.errors import InvalidName, LogRewound, ScratchbusError, shown
 from scratchbus.eventlog.cursor import cursors
 from scratchbus.readmodel.scope import Core
 
@@ -45,6 +45,12 @@ def check_name(name: str) -> str:
 def check_attempts(attempts: object) -> int:
     """Return a number of attempts, checked. Raises InvalidField."""
     return check_whole("max_attempts", attempts)
+
+
+def name_reset(problem: ScratchbusError, name: str) -> None:
+    """Add to a LogRewound how its subscription continues: the cursor stays where it is in the log that was replaced."""
+    if isinstance(problem, LogRewound):
+        problem.advice = f"; subscription {name!r} stays where it is until you pass reset=True"
 
 
 def retry_seconds(delay: float, attempt: int) -> float:

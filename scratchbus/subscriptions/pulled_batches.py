@@ -37,7 +37,7 @@ from scratchbus.subscriptions.consumer import NAP
 from scratchbus.subscriptions.dead_letters import UNREADABLE, read_redeliveries
 from scratchbus.subscriptions.delivery_state import WENT_AWAY
 from scratchbus.subscriptions.event_filters import Filters, Tags
-from scratchbus.subscriptions.options import Terms, check_name
+from scratchbus.subscriptions.options import Terms, check_name, name_reset
 from scratchbus.subscriptions.settlement import event_at, give_up, give_up_unread, requeue
 from scratchbus.telemetry import tracing
 from scratchbus.telemetry.counters import counts
@@ -121,7 +121,8 @@ class Pull:
             return (yield from self._pull(lease._replace(ms=self._lease_ms), grant, short_ms))
         except LeaseLost:
             return Attempt(NOTHING)
-        except ScratchbusError:
+        except ScratchbusError as problem:
+            name_reset(problem, self._name)
             with suppress(ScratchbusError):
                 yield from lease.leave()
             raise

@@ -11,14 +11,14 @@ from typing import Any, Self, cast
 from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.position import Position
 from scratchbus.domain.values import Duration, check_whole
-from scratchbus.errors import LeaseLost, ScratchbusError
+from scratchbus.errors import LeaseLost, LogRewound, ScratchbusError
 from scratchbus.eventlog.reader import Stop
 from scratchbus.readmodel.scope import AsyncHost
 from scratchbus.subscriptions.concurrency_async import MAX_AT_ONCE, run_together
 from scratchbus.subscriptions.consumer import TRANSIENT_ERRORS, Consumer
 from scratchbus.subscriptions.delivery_state import CONSUMER_ERRORS, OUT, DeliveryState, reason_of
 from scratchbus.subscriptions.event_filters import Filters
-from scratchbus.subscriptions.options import Terms
+from scratchbus.subscriptions.options import Terms, name_reset
 from scratchbus.subscriptions.window import DeliveryWindow
 from scratchbus.telemetry.logs import stderr_logger
 
@@ -158,6 +158,9 @@ class AsyncSubscription:
                     consumer.reset_backoff()
             except TRANSIENT_ERRORS as problem:
                 await self._bus.feeds.wait((), self._woken, consumer.pause_after(problem))
+            except LogRewound as problem:
+                name_reset(problem, self.name)
+                raise
         if self._is_closed:
             await self._leave()  # it may have been closed just before the lease was taken
         raise StopAsyncIteration

@@ -642,8 +642,13 @@ def test_a_log_that_lost_its_end_raises_log_rewound(bus, page):
     with bus.subscribe("router", pages="main") as deliveries:
         assert len(contents(deliveries, 3)) == 3
     cut_off(bus, added)
-    with pytest.raises(LogRewound), bus.subscribe("router", pages="main") as deliveries:
+    way_out = "subscription 'router' stays where it is until you pass reset=True"
+    with pytest.raises(LogRewound, match=way_out), bus.subscribe("router", pages="main") as deliveries:
         next(deliveries)
+    with pytest.raises(LogRewound, match=way_out):
+        bus.pull("router")
+    with bus.subscribe("router", pages="main", reset=True) as deliveries:
+        assert contents(deliveries, 2) == ["0", "1"]
 
 
 @pytest.mark.damages_the_log
