@@ -258,6 +258,9 @@ class DeliveryWindow:
         delivery.state = ACKED
         if delivery.is_noted:
             self.pending.append(partial(self.lease.done, str(delivery.position)))
+        if delivery.number < 0 and self._trying:  # not read yet; the note of the redelivery has replaced its own
+            wait_ms = max(0, round((self._due - time.monotonic()) * 1000))
+            self.pending.append(partial(self.lease.note, self._trying, self._attempts, wait_ms))
         queue = self._queue
         while queue and queue[0].state == ACKED:
             finished = queue.popleft()

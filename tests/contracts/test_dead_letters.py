@@ -211,6 +211,30 @@ def test_active_consumer_gets_retried_dead_letters(bus, page):
         assert contents(deliveries, 1) == ["0"]
 
 
+def test_a_retried_dead_letter_leaves_the_attempts_of_an_event_that_kills_consumers(connect, clock):
+    bus = connect("first")
+    fill(bus.page(), 2)
+    with bus.subscribe("router", max_attempts=1) as deliveries:
+        next(deliveries).fail("no")
+
+    def die_with_the_next(source, settle=None):
+        """Take over, settle the dead letter if asked to, and vanish with the next event; return its attempt."""
+        bus = connect(source)
+        deliveries = bus.subscribe("router", max_attempts=9)
+        if settle is not None:
+            bus.retry_dead_letters("router")
+            settle(next(deliveries))
+        attempt = next(deliveries).attempt
+        vanish(bus)
+        clock.advance("4s")
+        return attempt
+
+    assert [die_with_the_next(source) for source in ("one", "two", "three")] == [1, 1, 2]
+    assert die_with_the_next("four", lambda delivery: delivery.ack()) == 3
+    assert die_with_the_next("five") == 3
+    assert die_with_the_next("six") == 4
+
+
 def test_dead_letters_can_be_dropped(bus, page):
     added = fill(page, 3)
     with bus.subscribe("router", max_attempts=1) as deliveries:
