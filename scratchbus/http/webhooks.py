@@ -193,7 +193,12 @@ class Webhooks:
                 await asyncio.sleep(30.0 if isinstance(problem, LogError) else 1.0)
 
     async def _hand_over(self, bus: AsyncBus, name: str, token: str, delivery: PulledEvent) -> None:
-        webhook = await bus.webhook(name)
+        try:
+            webhook = await bus.webhook(name)
+        except ScratchbusError:  # such as NotFound: the webhook was removed meanwhile
+            with suppress(ScratchbusError):  # it comes again when the lease ends
+                await bus.requeue(name, token, [delivery.position])
+            raise
         failure = await self._send(webhook, delivery.event, bus.settings.bus)
         with suppress(Conflict):  # the lease has ended: another process delivers it
             if failure is None:

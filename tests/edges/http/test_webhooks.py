@@ -235,6 +235,22 @@ async def test_a_removed_webhook_gets_no_more_events(bus, embedded_url):
             assert (delivery.event.content, delivery.attempt) == ("1", 1)
 
 
+async def test_an_event_pulled_for_a_webhook_that_is_removed_is_not_an_attempt(bus, embedded_url, monkeypatch):
+    real = AsyncBus.webhook
+
+    async def removing(self, name):
+        bus.declare_subscription(name, max_attempts=1)
+        return await real(self, name)
+
+    monkeypatch.setattr(AsyncBus, "webhook", removing)
+    bus.declare_subscription("hook", max_attempts=1, url="http://127.0.0.1:9/", secret=SECRET)
+    async with delivering(bus, embedded_url):
+        bus.page().add("risk_alert", "0")
+        await until(lambda: bus.subscriptions()[0].url is None, "the webhook is removed")
+        pulled = await anyio.to_thread.run_sync(lambda: bus.pull("hook", wait="5s"))
+    assert [(each.event.content, each.attempt) for each in pulled.deliveries] == [("0", 1)]
+
+
 @pytest.mark.slow
 def test_another_server_repeats_the_delivery_of_a_killed_one(embedded_url):
     """The first of two server processes dies during a delivery."""
