@@ -1,4 +1,4 @@
-"""Dead letters that are delivered again while their events move to an archive that the consumer cannot read."""
+"""Subscriptions whose events, or those they need, have moved to an archive that the consumer cannot read."""
 
 import pytest
 
@@ -95,3 +95,21 @@ def test_a_damaged_archive_holds_up_no_other_events(bus, connect, page, archived
     reader = connect("reader", archive_url=directory)
     assert contents(reader.pull("router", wait="1s")) == ["new"]
     assert len(dead(bus)) == 1
+
+
+@pytest.mark.damages_the_log
+def test_a_subscription_with_tags_uses_the_current_ones_if_the_archive_is_damaged(archiver, connect, directory, clock):
+    page = archiver.page()
+    tagged = page.add("observation", "old", tags=["a"])
+    fill(page, 20)
+    clock.advance("2s")
+    project(archiver)
+    assert sum(each.trimmed for each in archive(archiver)) > 0
+    end = archiver.position()
+    page.link(tagged.id, "now")
+    for file in directory.rglob("*"):
+        if file.is_file():
+            file.write_bytes(b"damaged")
+    reader = connect("reader", archive_url=directory)
+    with reader.subscribe("router", tags=["a"], after=end) as deliveries:
+        assert next(deliveries).event.action == "now"
