@@ -329,6 +329,28 @@ def test_a_link_whose_moment_is_no_time_is_named_as_it_is(open_console: Opened, 
 
 
 @pytest.mark.browser
+@pytest.mark.parametrize("typed", ["2m+ago", "-120s", "2020-01-31+12:00"])
+def test_a_time_typed_into_the_address_is_shown(console: Console, bus: Bus, typed: str) -> None:
+    """The address keeps the time that was meant, so that a copy of it shows the same."""
+    bus.page("time:typed").add("observation", "of now")
+    window = console.open(f"#/now?page=time:typed&at={typed}")
+    expect(window.locator("main.past").get_by_role("heading", name="The page was empty then")).to_be_visible()
+    moment = datetime.fromisoformat(moment_of(window))
+    if typed.startswith("2020"):
+        assert moment.year == 2020
+    else:
+        assert 119 < (datetime.now(UTC) - moment).total_seconds() < 240
+
+
+@pytest.mark.browser
+def test_a_time_to_come_in_the_address_is_live(console: Console, bus: Bus) -> None:
+    bus.page("time:to-come").add("observation", "of now")
+    window = console.open("#/now?page=time:to-come&at=2999-01-31+12:00")
+    console.expect_rows("of now")
+    assert moment_of(window) == ""
+
+
+@pytest.mark.browser
 def test_steps_that_failed_are_not_made_later(open_console: Opened, served: Served, bus: Bus) -> None:
     """Keys pressed while the server fails do not add to the first key that works again."""
     busy_page(bus, "time:failed", 12)

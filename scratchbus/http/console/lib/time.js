@@ -1,6 +1,6 @@
 // Time: one clock that ticks once a second, durations and moments as text, and what people type as a time.
-import { signal, computed } from "./base.js";
-import { param } from "./route.js";
+import { signal, computed, effect } from "./base.js";
+import { go, param } from "./route.js";
 
 const tick = signal(Date.now());
 let ahead = 0; // the server's clock minus this one, in milliseconds
@@ -23,8 +23,10 @@ export function setClockBy(header) {
   }
 }
 
-/** The moment that is shown, as the address has it: a position (exact), a time, or "" when live. */
-export const moment = param("at");
+const given = param("at");
+
+/** The moment that is shown: a position (exact), a time, or "" when live. */
+export const moment = computed(() => absolute(given.value));
 
 /** The time now, whatever moment is shown. */
 export const wall = computed(() => tick.value);
@@ -90,6 +92,8 @@ export function day(ms) {
 
 const AGO = /^-?\s*(\d+(?:\.\d+)?)\s*(s|m|h|d|w)(?:\s+ago)?$/i;
 const DAY_AND_TIME = /^(?:(today|yesterday|\d{4}-\d\d-\d\d)[ T]*)?(?:(\d{1,2}):(\d\d)(?::(\d\d)(?:\.(\d{1,3}))?)?)?$/i;
+const DIGITS = /^\d{9,15}$/; // milliseconds
+const MAX_MS = 8.64e15; // that a Date can be
 
 /**
  * Return the milliseconds of a time that somebody typed, or null: 14:02, 14:02:07.5, yesterday 9:30, 2026-11-22 14:02,
@@ -102,8 +106,16 @@ export function parseTime(typed, reference = serverNow()) {
   if (ago) return reference - Number(ago[1]) * { s: 1e3, m: 6e4, h: 36e5, d: 864e5, w: 6048e5 }[ago[2].toLowerCase()];
   const match = DAY_AND_TIME.exec(text);
   if (match) return ofDay(match, reference);
-  const ms = /^\d{9,15}$/.test(text) ? Number(text) : millisOf(text);
+  const ms = DIGITS.test(text) ? Number(text) : millisOf(text);
   return Number.isNaN(ms) ? null : ms;
+}
+
+/** Return what somebody typed into an address, such as "2m ago", as an ISO time, "" if it is to come; other text as it is. */
+function absolute(text) {
+  if (![AGO, DAY_AND_TIME, DIGITS].some((each) => each.test(text.trim()))) return text;
+  const ms = parseTime(text);
+  if (ms === null || Math.abs(ms) > MAX_MS) return text;
+  return ms < serverNow() ? new Date(ms).toISOString() : "";
 }
 
 function ofDay([, name, hours, minutes, seconds, fraction], reference) {
@@ -114,3 +126,8 @@ function ofDay([, name, hours, minutes, seconds, fraction], reference) {
   if (!name && date.getTime() > reference) date.setDate(date.getDate() - 1);
   return date.getTime();
 }
+
+// what was typed relative to now is kept as the time it was, so that a copied address shows the same
+effect(() => {
+  if (given.value !== moment.value) go({ at: moment.value }, { replace: true });
+});
