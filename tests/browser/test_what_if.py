@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import Page as Window
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from scratchbus import Bus, NewObservation, Page, because, stop_engine
 from tests.browser.conftest import Console, Opened
@@ -164,6 +164,41 @@ def test_a_large_page_is_shown_in_parts(console: Console, served: Served) -> Non
         window.get_by_role("button", name="Show more").click()
         expect(rows).to_have_count(shown)
     expect(window.get_by_role("button", name="Show more")).to_have_count(0)
+
+
+@pytest.mark.browser
+def test_of_very_large_pages_the_newest_are_compared(console: Console, served: Served) -> None:
+    """Both sides show the same ones, the sources say what they are counted in, and waiting says what is being done."""
+    name = "what-if:larger"
+    with Bus.connect(served.url, source="first", max_observations=10_000) as bus:
+        bus.page(name).add_many([NewObservation(type="observation", content=f"old {n}") for n in range(1_000)])
+        bus.page(name).add("observation", "the last old one")
+    with Bus.connect(served.url, source="second", max_observations=10_000) as bus:
+        for _ in range(5):
+            bus.page(name).add_many([NewObservation(type="observation", content=f"new {n}") for n in range(1_000)])
+    held: list[Route] = []
+    console.window.route(re.compile("/diff[?]"), lambda route: held.append(route))
+    window = console.open(f"#/what-if?page={name}&without=second&all=yes")
+    expect(window.locator("main .loading")).to_have_text("Loading … comparing with the page without second")
+    held[0].continue_()
+    expect(window.locator(".what-if-sum")).to_have_text("5,000 gone of the newest 5,000")
+    expect(window.locator(".sides-row.is-same")).to_have_count(0)
+    expect(window.locator(".source-counted")).to_have_text("Counted in the newest 5,000 observations of the page")
+    expect(window.get_by_role("switch", name="second")).to_have_text("second 5,000")
+
+
+@pytest.mark.browser
+def test_forced_colours_show_which_sources_are_off(console: Console, served: Served) -> None:
+    for name in ("kept", "silent"):
+        with Bus.connect(served.url, source=name) as bus:
+            bus.page("what-if:forced").add("observation", f"of {name}")
+    console.window.emulate_media(forced_colors="active")
+    window = console.open("#/what-if?page=what-if:forced&without=silent")
+    colour = "each => getComputedStyle(each).backgroundColor"
+    on, off = (
+        window.get_by_role("switch", name=name).locator(".switch").evaluate(colour) for name in ("kept", "silent")
+    )
+    assert on != off
 
 
 @pytest.mark.browser

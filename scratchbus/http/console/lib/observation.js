@@ -13,14 +13,15 @@ const BEGINNING = {
 /** Return an observation with every field. */
 export const whole = (document) => ({ ...BEGINNING, ...document });
 
-/** Return the observations of a page with any of these statuses, {rows: Map(id → observation), more}: about `most`. */
-export async function listPage(page, status, most, options) {
+/** Return the observations of a page with any of these statuses, {rows: Map(id → observation), more}: about `most`. `onProgress(rows)` is told how many there are so far. */
+export async function listPage(page, status, most, { onProgress, ...options }) {
   const rows = new Map();
   let after = null;
   do {
     const answer = await read(pagePath(page, "observations"), { status, limit: STEP, after }, options);
     for (const each of answer.items) rows.set(each.id, whole(each));
     after = answer.next;
+    onProgress?.(rows.size);
   } while (after && rows.size < most);
   return { rows, more: Boolean(after) };
 }

@@ -28,5 +28,5 @@ const titleOf = (error) => (error instanceof Problem ? error.title || `Error ${e
 /** An empty place: what is not there, and what to do next. */
 export const Empty = ({ title, children }) => html`<div class="empty"><h2>${title}</h2>${children}</div>`;
 
-/** What a view says while it loads, if that takes longer than a moment. */
-export const Loading = () => html`<span class="loading">Loading …</span>`;
+/** What a view says while it loads, if that takes longer than a moment: also how far it is. */
+export const Loading = ({ progress }) => html`<span class="loading">Loading …${progress ? ` ${progress}` : ""}</span>`;

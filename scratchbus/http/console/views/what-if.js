@@ -21,7 +21,8 @@ const SIGNS = { same: ["=", "the same"], gone: ["−", "gone"], changed: ["≠",
 
 export default function WhatIf() {
   const silent = useMemo(() => (without.value ? without.value.split(",") : []), [without.value]);
-  const { data, error, loading, reload } = useLoad((signal) => compare(page.value, without.value, closed.value !== "", signal), [page.value, closed.value], { on: (event) => event.page === page.peek() });
+  const [progress, setProgress] = useState("");
+  const { data, error, loading, reload } = useLoad((signal) => compare(page.value, without.value, closed.value !== "", signal, (text) => !signal.aborted && setProgress(text)), [page.value, closed.value], { on: (event) => event.page === page.peek() });
   const toggle = (name) => go({ without: (silent.includes(name) ? silent.filter((each) => each !== name) : [...silent, name]).join() });
   const clear = () => go({ without: null });
   useKeys([
@@ -29,14 +30,14 @@ export default function WhatIf() {
     { keys: "v", group: "This view", label: "All rows, or only differences", run: () => go({ all: all.peek() ? null : "yes" }, { replace: true }) },
   ]);
   if (error && !data) return html`<${ProblemNote} error=${error} retry=${reload} />`;
-  if (!data) return html`<${Loading} />`;
+  if (!data) return html`<${Loading} progress=${progress} />`;
   const differing = data.rows.filter(({ kind }) => kind !== "same");
   const rows = data.silent.length && !all.value ? differing : data.rows;
   return html`<div class="what-if" tabindex="0" role="region" aria-label="What if">
-    <${Sources} sources=${data.sources} silent=${silent} toggle=${toggle} clear=${clear} />
+    <${Sources} sources=${data.sources} counted=${data.counted} silent=${silent} toggle=${toggle} clear=${clear} />
     ${error && html`<${ProblemNote} error=${error} retry=${reload} />`}
     <div class="what-if-options">
-      <p role="status" class="what-if-sum">${data.silent.length ? html`<${Sum} rows=${data.rows} differing=${differing} areOlder=${data.more} />` : countShown(data.rows.length, data.rows.length, "observation", data.more)}${loading ? " …" : ""}</p>
+      <p role="status" class="what-if-sum">${data.silent.length ? html`<${Sum} rows=${data.rows} differing=${differing} areOlder=${data.more} />` : countShown(data.rows.length, data.rows.length, "observation", data.more)}${loading ? html`<span aria-hidden="true"> …${data.more ? ` ${progress}` : ""}</span>` : ""}</p>
       ${silent.length > 0 && html`<label class="check"><input type="checkbox" checked=${all.value !== ""} onChange=${(event) => go({ all: event.target.checked ? "yes" : null }, { replace: true })} /> Also what is the same</label>`}
       <label class="check"><input type="checkbox" checked=${closed.value !== ""} onChange=${(event) => go({ closed: event.target.checked ? "yes" : null }, { replace: true })} /> Also closed ones</label>
     </div>
@@ -45,15 +46,16 @@ export default function WhatIf() {
 }
 
 /** The sources as switches. */
-function Sources({ sources, silent, toggle, clear }) {
+function Sources({ sources, counted, silent, toggle, clear }) {
   const known = new Set(sources.map(({ name }) => name));
   const shown = [...sources, ...silent.filter((name) => !known.has(name)).map((name) => ({ name, count: 0 }))];
   if (!shown.length) return null;
   return html`<div class="sources"><h2 id="sources">Sources</h2>
     <div class="source-list" role="group" aria-labelledby="sources">${shown.map(({ name, count: said }) => html`
       <button key=${name} type="button" role="switch" class="source" aria-checked=${!silent.includes(name)} onClick=${() => toggle(name)} title=${`${said ? `${count(said, "observation")} of it here` : "It changed others' observations here"}. Click to switch it ${silent.includes(name) ? "on" : "off"}`}>
-        <span class="switch" aria-hidden="true"></span><${Text} value=${name} /> <small>${said || ""}</small></button>`)}
-      ${silent.length > 0 && html`<button type="button" class="source-clear" title="Switch all sources on (n)" onClick=${clear}>All on</button>`}</div></div>`;
+        <span class="switch" aria-hidden="true"></span><${Text} value=${name} /> <small>${said ? said.toLocaleString("en") : ""}</small></button>`)}
+      ${silent.length > 0 && html`<button type="button" class="source-clear" title="Switch all sources on (n)" onClick=${clear}>All on</button>`}
+      ${counted > 0 && html`<span class="source-counted">Counted in the newest ${counted.toLocaleString("en")} observations of the page</span>`}</div></div>`;
 }
 
 function Sum({ rows, differing, areOlder }) {
