@@ -92,6 +92,18 @@ def test_a_past_story_hides_later_events(console: Console, bus: Bus) -> None:
 
 
 @pytest.mark.browser
+def test_long_contents_leave_room_for_the_type(console: Console, bus: Bus) -> None:
+    """Signs of line breaks are shown whole or not at all, wherever the content is cut."""
+    bus.page("story:long").add("contextual_insight", "many\nlines\n" * 200)
+    window = console.open("#/story?page=story:long")
+    kind = window.locator(".observation-badge .type")
+    expect(kind).to_have_text("contextual_insight")
+    assert kind.evaluate("each => each.scrollWidth <= each.clientWidth")
+    sign = window.locator(".observation-badge .excerpt .control").first
+    assert sign.evaluate("each => getComputedStyle(each).display") == "inline-block"  # Chromium hides one that is cut
+
+
+@pytest.mark.browser
 def test_the_graph_works_by_keyboard(console: Console, bus: Bus) -> None:
     """A focused node scrolls into view; Enter opens its story; keys zoom."""
     page = bus.page("story:keys")
