@@ -441,6 +441,18 @@ def test_views_do_not_change_each_others_styles(console: Console, bus: Bus) -> N
 
 
 @pytest.mark.browser
+@pytest.mark.parametrize("view", ["now", "operations", "memory?session=shell:tab&tab=recall"])
+def test_the_first_tab_reaches_the_link_to_the_content(console: Console, bus: Bus, view: str) -> None:
+    """Showing the current view in the navigation does not let Tab begin after it."""
+    bus.notes("shell:tab").add("a note")
+    window = console.open(f"#/{view}")
+    expect(window.locator("main :focus, main section, main [tabindex='0']").first).to_be_visible()
+    settle(window)
+    window.keyboard.press("Tab")
+    expect(window.get_by_role("link", name="Skip to content")).to_be_focused()
+
+
+@pytest.mark.browser
 @pytest.mark.parametrize("address", ["#/%E0", "#/now?page=&at="])
 def test_a_mangled_address_shows_the_page(console: Console, bus: Bus, address: str) -> None:
     """A link that is cut off or badly escaped still opens the console."""

@@ -5,6 +5,7 @@ import { connection, noteState, probe } from "./lib/connection.js";
 import { useKeys } from "./lib/keys.js";
 import { isDenied, startStream } from "./lib/live.js";
 import { go, link, route } from "./lib/route.js";
+import { reveal } from "./lib/screen.js";
 import { caller, page, pages, theme } from "./lib/state.js";
 import { visible } from "./lib/text.js";
 import { Age } from "./ui/times.js";
@@ -26,7 +27,6 @@ const loaded = new Map([["now", Now]]);
 function Shell() {
   const view = viewOf(route.value.view);
   useEffect(() => {
-    document.querySelector("nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
     document.title = `${view.title} · ${visible(page.value)} · scratchbus`;
   }, [view, page.value]);
   const { session, agent, scope } = route.value.params;
@@ -49,7 +49,7 @@ function Shell() {
 }
 
 function Header({ view }) {
-  useEffect(() => document.querySelector("nav [aria-current]").scrollIntoView({ block: "nearest", inline: "nearest" }), [view]);
+  useEffect(() => reveal(document.querySelector("nav [aria-current]"), document.querySelector("nav")), [view, page.value]);
   return html`<header class="top">
     <a class="brand" aria-label="scratchbus" href=${link({}, "now")}><${Logo} /><span>scratchbus</span></a>
     <button type="button" class="page-button" title="Choose the page (p)" aria-haspopup="dialog"

@@ -3,6 +3,7 @@ import { html, useEffect, useRef } from "../lib/base.js";
 import { read } from "../lib/api.js";
 import { useKeys } from "../lib/keys.js";
 import { useLoad } from "../lib/load.js";
+import { reveal } from "../lib/screen.js";
 import { go, link, param } from "../lib/route.js";
 import { caller, may, pages } from "../lib/state.js";
 import { Text, visible } from "../lib/text.js";
@@ -84,7 +85,7 @@ function Head({ known }) {
 
 function Tabs({ tabs, shown }) {
   const list = useRef(null);
-  useEffect(() => list.current.querySelector("[aria-selected=true]").scrollIntoView({ block: "nearest", inline: "nearest" }), [shown]);
+  useEffect(() => reveal(list.current.querySelector("[aria-selected=true]"), list.current), [shown]);
   return html`<div ref=${list} class="tabs" role="tablist" aria-label="Parts" onKeyDown=${onTabKey}>${tabs.map(([name, title]) => html`<button key=${name} type="button" role="tab" class="tab"
     aria-selected=${shown[0] === name} tabindex=${shown[0] === name ? 0 : -1} onClick=${() => go({ tab: name || null }, { replace: true })}>${title}</button>`)}</div>`;
 }
