@@ -14,7 +14,7 @@ from scratchbus.domain.page_events import Due
 from scratchbus.domain.recurrence import next_slot
 from scratchbus.domain.values import moment
 from scratchbus.engine.steps import Step
-from scratchbus.errors import Conflict, EventIdReused, InvalidInput, VersionConflict
+from scratchbus.errors import Conflict, EventIdReused, VersionConflict
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.ids import new_id
 from scratchbus.eventlog.layouts import Head
@@ -47,7 +47,8 @@ def fill_slot(core: Core, page: str, subject: str, head: Head, now: int) -> Step
         appended = yield from append(core.log, page, writes, room=settings.max_observations, on_full=settings.on_full)
     except (VersionConflict, EventIdReused):  # another expirer was faster
         return 0
-    except (Conflict, InvalidInput) as problem:  # the page is full, or its type has changed: at the next sweep
+    except (Conflict, ValueError) as problem:
+        # the page is full, its type has changed (InvalidInput), or `every` is of another version: at the next sweep
         if _is_logged(core, now - head.due_at):
             logger.warning("a recurring observation was not added", observation=subject, reason=str(problem))
         return 0

@@ -46,6 +46,7 @@ REFUSED: dict[str, tuple[int, Callable[[Line], object]]] = {
     "a negative ttl": (1, lambda line: _body(line).update(ttl=-5)),
     "no content": (1, lambda line: _body(line).update(content=" ")),
     "too much content": (1, lambda line: _body(line).update(content="x" * 70_000)),
+    "a bad recurrence": (1, lambda line: _body(line).update(every="now and then")),
     "a bad confidence": (1, lambda line: _body(line).update(confidence=7)),
     "a bad tag": (1, lambda line: _body(line).update(tags=["\x1b[31m"])),
     "a bad owner": (1, lambda line: _body(line).update(owner="")),

@@ -535,6 +535,22 @@ def test_recurring_observations_on_a_full_page_do_not_stop_expiry(connect, clock
     assert [kinds(other, story.id) for story in stories] == [["added", "status_changed"]] * 3
 
 
+def test_a_recurrence_that_cannot_be_read_does_not_stop_expiry(bus, page, clock, monkeypatch):
+    recurring = page.add("observation", "recurs", every="1m")
+    story = page.add("observation", "x", ttl="1m")
+    clock.advance("2m")
+
+    def refuse(every, slot, after):
+        raise ValueError(f"{every} is of another version")
+
+    with monkeypatch.context() as patches:
+        patches.setattr("scratchbus.scheduling.recurring.next_slot", refuse)
+        assert swept(bus) == 1
+    assert page.get(story.id).version == 2
+    assert swept(bus) == 2
+    assert kinds(page, recurring.id) == ["added", "due"]
+
+
 @pytest.mark.engines("embedded-4-shards")
 @pytest.mark.damages_the_log
 def test_a_blocked_shard_does_not_stop_the_sweep_of_the_others(bus, clock):
