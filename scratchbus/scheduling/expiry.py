@@ -57,18 +57,21 @@ def sweep(core: Core, patience: float = 0.0) -> Step[int]:
     count = 0
     failure: ScratchbusError | None = None
     counts.sweeps += 1
-    for shard in range(core.log.shards):
-        due, unchanged, has_progress = AT_ONCE, 0, True
-        try:
-            while due == AT_ONCE and has_progress:
+    unchanged = dict.fromkeys(range(core.log.shards), 0)  # by shard that may have more; they take turns
+    while unchanged:
+        for shard, skip in list(unchanged.items()):
+            try:
                 if not (yield from await_fold(core.log, shard, patience)):
                     patience = 0.0  # no projector is at work
-                due, remaining, handled = yield from _sweep_batch(core, shard, unchanged)
-                unchanged += remaining  # recurring observations on a full page stay due
-                count += handled
-                has_progress = remaining + handled > 0
-        except (LogError, ArchiveError) as problem:
-            failure = failure or problem
+                due, remaining, handled = yield from _sweep_batch(core, shard, skip)
+            except (LogError, ArchiveError) as problem:
+                failure = failure or problem
+                del unchanged[shard]
+                continue
+            unchanged[shard] += remaining  # recurring observations on a full page stay due
+            count += handled
+            if due < AT_ONCE or not remaining + handled:
+                del unchanged[shard]
     if failure is not None:
         raise failure
     return count

@@ -535,6 +535,25 @@ def test_recurring_observations_on_a_full_page_do_not_stop_expiry(connect, clock
     assert [kinds(other, story.id) for story in stories] == [["added", "status_changed"]] * 3
 
 
+@pytest.mark.engines("embedded-4-shards")
+def test_much_that_is_due_on_one_shard_does_not_hold_up_the_others(bus, clock, monkeypatch):
+    monkeypatch.setattr(expiry, "AT_ONCE", 2)
+    pages = {bus.core.log.shard(name): bus.page(name) for name in map("p{}".format, range(50))}
+    many = [pages[0].add("observation", "x", ttl="1m") for _ in range(5)]
+    one = pages[3].add("observation", "x", ttl="1m")
+    clock.advance("1m")
+    swept_shards = []
+
+    def record(core, shard, skip, sweep_batch=expiry._sweep_batch):
+        swept_shards.append(shard)
+        return sweep_batch(core, shard, skip)
+
+    monkeypatch.setattr(expiry, "_sweep_batch", record)
+    assert swept(bus) == 6
+    assert swept_shards == [0, 1, 2, 3, 0, 0]
+    assert [len(kinds(pages[each.shard], each.id)) for each in (*many, one)] == [2] * 6
+
+
 def test_a_recurrence_that_cannot_be_read_does_not_stop_expiry(bus, page, clock, monkeypatch):
     recurring = page.add("observation", "recurs", every="1m")
     story = page.add("observation", "x", ttl="1m")
