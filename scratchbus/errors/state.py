@@ -104,7 +104,8 @@ class StaleFence(Conflict):
             super().__init__(f"{id}: no claim has fence {fence} ({latest}); pass the fence of your claim, or claim it")
         else:
             super().__init__(
-                f"{id}: the claim with fence {fence} has ended (the latest fence is {actual}); claim it again"
+                f"{id}: the claim with fence {fence} has ended (the latest fence is {actual}); read it, and claim it "
+                "again if it is still open"
             )
         self.id = id
         self.fence = fence

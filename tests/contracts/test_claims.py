@@ -81,6 +81,8 @@ def test_holder_needs_no_fence(connect, observation):
 def test_closing_ends_the_claim(page, observation):
     fence = page.claim(observation.id).fence
     assert page.resolve(observation.id, fence=fence).claim is None
+    with pytest.raises(StaleFence, match=r"has ended \(.*\); read it, and claim it again if it is still open"):
+        page.resolve(observation.id, fence=fence)
     page.reopen(observation.id)
     with pytest.raises(StaleFence):
         page.update(observation.id, content="late", fence=fence)
