@@ -14,7 +14,7 @@ from scratchbus.cli.invocation import Invocation, OpenPage, pass_invocation
 from scratchbus.cli.observation_view import columns_at, show_differences
 from scratchbus.cli.output import progress_bar
 from scratchbus.cli.text import clock
-from scratchbus.errors import InvalidInput
+from scratchbus.errors import InvalidInput, InvalidPosition
 
 _WHEN = f"or a position: {TIME}"
 
@@ -53,9 +53,11 @@ def replay(
         raise click.UsageError("--without-source shows differences; leave out --active and --limit")
     with invocation.open() as opened:
         moment = opened.bus.position() if until in (None, "now") else str(until)
-        past = _past(opened, moment)
+        past = _past(opened, "--until", moment)
         if sources:
-            show_differences(invocation, past.diff(_past(opened, moment, sources)), "Nothing would be different")
+            show_differences(
+                invocation, past.diff(_past(opened, "--until", moment, sources)), "Nothing would be different"
+            )
             return
         found = past.active(limit) if only_active else past.list(limit=limit)
     if invocation.out.is_terminal:
@@ -82,13 +84,19 @@ def diff(invocation: Invocation, start: str, end: str | None) -> None:
     difference.
     """
     with invocation.open() as opened:
-        before = _past(opened, start)
-        after = _past(opened, end or opened.bus.position())
+        before = _past(opened, "--from", start)
+        after = _past(opened, "--to", end or opened.bus.position())
         if end is not None and (before.position, before.at) > (after.position, after.at):
             raise InvalidInput(f"--from {start} is after --to {end}; exchange them")
         show_differences(invocation, before.diff(after), "Nothing is different")
 
 
-def _past(opened: OpenPage, when: scratchbus.BusPosition | str, sources: Sequence[str] = ()) -> scratchbus.PastPage:
+def _past(
+    opened: OpenPage, option: str, when: scratchbus.BusPosition | str, sources: Sequence[str] = ()
+) -> scratchbus.PastPage:
+    """Return the page as of the value of an option. Raises InvalidPosition, which names the option."""
     with progress_bar("Replaying") as progress:
-        return opened.page.as_of(when, sources, progress=progress)
+        try:
+            return opened.page.as_of(when, sources, progress=progress)
+        except InvalidPosition as problem:
+            raise InvalidPosition(f"{option}: {str(problem).removeprefix('when: ')}") from None

@@ -124,7 +124,9 @@ def test_a_difference_on_a_terminal_leaves_no_gap_for_a_hidden_status(cli: Cli):
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["replay", "--until", "soon"], INVALID_INPUT, "'soon' is neither a position nor a time since 1970; write"),
+        (["replay", "--until", "soon"], INVALID_INPUT, "scratchbus: --until: 'soon' is neither a position nor a time"),
+        (["diff", "--from", "soon"], INVALID_INPUT, "scratchbus: --from: 'soon' is neither a position nor a time"),
+        (["diff", "--from", "1h", "--to", "5-"], INVALID_INPUT, "scratchbus: --to: '5-' is neither a position nor a"),
         (["replay", "--until", "2199-01-01T00:00:00Z"], INVALID_INPUT, "is in the future; the engine has"),
         (["replay", "--until", "9/1-1"], INVALID_INPUT, "is on shard 9; the bus has 1"),
         (["diff"], USAGE, "--from"),
