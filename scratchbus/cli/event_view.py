@@ -158,9 +158,16 @@ def _kind_cell(event: scratchbus.Event) -> Cell:
     return Cell(event.kind, style)
 
 
-def show_history(invocation: Invocation, events: Sequence[scratchbus.Event]) -> None:
-    """Show the events about one thing, oldest first."""
-    invocation.out.listing(columns_of(*HISTORY), events, empty="Nothing has happened yet")
+def show_history(invocation: Invocation, events: Sequence[scratchbus.Event], *, is_of_many: bool = False) -> None:
+    """Show the events about one thing, or about many with the id of each on a terminal, oldest first."""
+    titles = (*HISTORY, "id") if is_of_many and invocation.out.is_terminal else HISTORY
+    keys = {event.subject: event.key for event in events if isinstance(event, scratchbus.events.PreferenceRemembered)}
+
+    def what_cell(event: scratchbus.Event) -> Cell:
+        return Cell(summary(event) or one_line(keys.get(event.subject, "")))  # forgetting a preference names its key
+
+    columns = [each._replace(cell=what_cell) if each.title == "what" else each for each in columns_of(*titles)]
+    invocation.out.listing(columns, events, empty="Nothing has happened yet")
 
 
 def log_printer(invocation: Invocation) -> Callable[[scratchbus.Event], None]:

@@ -118,7 +118,7 @@ def list_tags(invocation: Invocation, notes: scratchbus.Notes) -> None:
 @session_memory("notes")
 def note_history(invocation: Invocation, notes: scratchbus.Notes, id: str | None) -> None:
     """Show the events about a note, or all notes, oldest first, deleted ones included."""
-    show_history(invocation, notes.history(id))
+    show_history(invocation, notes.history(id), is_of_many=id is None)
 
 
 def _show_note(invocation: Invocation, verb: str, result: scratchbus.NoteResult) -> None:

@@ -10,6 +10,7 @@ import pytest
 from scratchbus import Bus
 from scratchbus.daemon.exit_codes import CONFLICT, INVALID_INPUT, NOT_FOUND, USAGE
 from tests.edges.conftest import Cli, Result
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.real
 Command = Callable[..., Result]
@@ -126,7 +127,20 @@ def test_preferences_are_remembered_edited_listed_and_forgotten(cli: Cli):
     assert [event["kind"] for event in memory("history", "quotes in JS", "--json").documents] == [
         "preference_remembered", "preference_remembered", "preference_forgotten",
     ]  # fmt: skip
-    assert memory("history").out.splitlines()[0].endswith("quotes in JS: always double (said by Ada)")
+    history = memory("history").out.splitlines()
+    assert history[0].endswith("quotes in JS: always double (said by Ada)")
+    assert history[-1].endswith("  Quote in JS")
+
+
+def test_the_history_of_all_notes_names_them_on_a_terminal(cli: Cli, note: Command):
+    id = note("add", "hello", "--json").document["note"]["id"]
+    note("delete", id)
+    assert id not in note("history").out  # the columns of a pipe stay the same
+    for arguments, times in (((), 2), ((id,), 0)):
+        with cli.start("note", "history", *arguments, "--session", cli.page, "--no-color", terminal=True) as running:
+            running.wait_for("note_deleted")
+            running.process.wait(PATIENCE)
+            assert running.seen.count(id.encode()) == times
 
 
 def test_memory_sync_keeps_preferences_and_a_file_equal(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
