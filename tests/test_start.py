@@ -120,6 +120,16 @@ def test_an_mcp_server_over_stdio_answers_without_the_sdk():
     assert not names & {"scratchbus.context", "scratchbus.memory.notes_async", "scratchbus.timetravel", "yaml"}
 
 
+def test_an_invalid_address_is_refused_before_the_server_is_imported():
+    code = (
+        "import io\nfrom contextlib import redirect_stderr, suppress\nfrom scratchbus.cli import main\n"
+        "with suppress(SystemExit), redirect_stderr(io.StringIO()) as error:\n"
+        "    main(['serve', '--listen', 'nowhere'])\n"
+        "assert \"'nowhere' is not an address to listen on\" in error.getvalue()"
+    )
+    assert not imported_by(code) & {"fastapi", "uvicorn", "scratchbus.http"}
+
+
 def test_memories_do_not_import_timetravel():
     memories = ("facts", "files", "notepad", "notes", "preferences", "scratchpad", "texts", "todo", "turns")
     names = imported_by(

@@ -19,11 +19,20 @@ from scratchbus.cli.output import Cell
 _file = click.Path(dir_okay=False)
 
 
+def _address(context: click.Context, option: click.Parameter, text: str | None) -> str | None:
+    """Return an address to listen on; what cannot be one is refused before the server is imported."""
+    if text is not None:
+        from scratchbus.daemon import check_address
+
+        check_address(text)
+    return text
+
+
 def serve_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of a server; the function gets them as `serve_arguments`."""
     listen_help = "Where; the host is 127.0.0.1.  [default: 8765]"
     click_options = (
-        click.option("--listen", "address", metavar="[HOST:]PORT", help=listen_help),
+        click.option("--listen", "address", metavar="[HOST:]PORT", callback=_address, help=listen_help),
         click.option(
             "--tokens",
             envvar="SCRATCHBUS_MCP_TOKENS",

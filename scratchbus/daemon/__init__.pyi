@@ -20,6 +20,7 @@ from scratchbus.daemon.exporter_options import metrics_options as metrics_option
 from scratchbus.daemon.exporter_options import start_exporter as start_exporter
 from scratchbus.daemon.late_logging import configure_logging_late as configure_logging_late
 from scratchbus.daemon.listening import Listener as Listener
+from scratchbus.daemon.listening import check_address as check_address
 from scratchbus.daemon.listening import exit_within as exit_within
 from scratchbus.daemon.listening import listen as listen
 from scratchbus.daemon.metrics import render_metrics as render_metrics

@@ -33,17 +33,22 @@ class Listener(NamedTuple):
         return f"{scheme}://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
 
 
-def listen(where: str) -> Listener:
-    """Listen on PORT, of this machine alone, or on HOST:PORT. Raises SettingsError."""
+def check_address(where: str) -> tuple[str, int]:
+    """Return the host and the port of PORT, of this machine alone, or HOST:PORT. Raises SettingsError."""
     host, _, port = where.rpartition(":")
-    host = host.strip("[]") or _LOCALHOST
     if not port.isdecimal() or len(port) > _MAX_DIGITS or int(port) > _MAX_PORT:
         raise SettingsError(
             f"{shown(where)} is not an address to listen on; write PORT or HOST:PORT (port 0 picks a free one)"
         )
+    return host.strip("[]") or _LOCALHOST, int(port)
+
+
+def listen(where: str) -> Listener:
+    """Listen on PORT, of this machine alone, or on HOST:PORT. Raises SettingsError."""
+    host, port = check_address(where)
     try:
-        family = socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)[0][0]
-        opened = socket.create_server((host, int(port)), family=family, backlog=_BACKLOG)
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        opened = socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except (OSError, UnicodeError) as problem:  # of a host that can be no name
         cause = getattr(problem, "strerror", None) or str(problem)
         cause = cause.partition(" (while")[0]  # where create_server repeats the address
