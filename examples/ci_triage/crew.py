@@ -73,7 +73,7 @@ def release(bus: Bus) -> None:
 def main() -> None:
     """Run the crew on one report."""
     if len(sys.argv) != 2:
-        sys.exit("usage: crew.py JUNIT_XML; see the README for a report to try")
+        sys.exit("usage: crew.py JUNIT_XML; the README says how to make a report")
     done = threading.Event()
     with Bus.connect(source="reporter") as bus:
         failures = report(bus, sys.argv[1])
