@@ -9,7 +9,7 @@ from typing import Annotated, Any, cast
 from scratchbus.commands.bus_state import BusState
 from scratchbus.commands.dependents import complete, dependents, review
 from scratchbus.commands.execution import Command, Occasion
-from scratchbus.commands.observations import finish, lifecycle_of, not_found, type_or_none
+from scratchbus.commands.observations import finish, lifecycle_of, read_target
 from scratchbus.domain.checks import check_given_reason
 from scratchbus.domain.lifecycle import ARCHIVED, Lifecycle
 from scratchbus.domain.models import CheckedBy
@@ -21,7 +21,6 @@ from scratchbus.eventlog.append import append
 from scratchbus.eventlog.writes import MAX_BATCH, Appended, Op, Write
 from scratchbus.readmodel.exposures import exposure_of
 from scratchbus.readmodel.history import known_events
-from scratchbus.readmodel.queries import get
 from scratchbus.readmodel.relations import open_relations
 from scratchbus.readmodel.scope import Core
 
@@ -35,11 +34,13 @@ class Refute(Command):
     verb = "refute"
     reason: Annotated[str, CheckedBy(partial(check_given_reason, advice="say why it is wrong"))]
 
-    def write(self, occasion: Occasion, before: Observation, lifecycle: Lifecycle) -> Write:
-        """Return the write that archives it."""
+    def write(self, occasion: Occasion, before: Observation | None, lifecycle: Lifecycle) -> Write:
+        """Return the write that archives it; `before` is None if this can only be a retry."""
         archived: dict[str, Any] = {"status": ARCHIVED, "status_class": "final"}
         event = occasion.event(StatusChanged, self.id, reason_code="refuted", reason=self.reason, **archived)
-        allowed = lifecycle.of_class("open") | lifecycle.of_class("closed") | {before.status}
+        allowed = lifecycle.of_class("open") | lifecycle.of_class("closed")
+        if before is not None:
+            allowed |= {before.status}
         return Write(
             event,
             Op.SETTLE,
@@ -61,12 +62,10 @@ def refute(core: Core, page: str, arguments: Mapping[str, Any]) -> Step[Observat
     command = Refute.parse(arguments)
     occasion = command.on(core, page)
     for tries_left in reversed(range(_TRIES + 1)):
-        before = (yield from get(core.log, page, [command.id], core.fresh)).get(command.id)
-        if before is None:
-            raise not_found(page, command.id)
-        write = command.write(occasion, before, lifecycle_of((yield from type_or_none(core, before.type))))
-        if before.status_class == "final":
-            appended = yield from _find_earlier_refutation(core, before, write)
+        before, its_type = yield from read_target(core, page, command.id, command.event_id)
+        write = command.write(occasion, before, lifecycle_of(its_type))
+        if before is None or before.status_class == "final":
+            appended = yield from _find_earlier_refutation(core, page, before, write)
             break
         try:
             appended = yield from _append_with_reviews(core, write, is_guarded=tries_left > 0)
@@ -85,13 +84,17 @@ def refute(core: Core, page: str, arguments: Mapping[str, Any]) -> Step[Observat
     return (yield from finish(core, page, before, [write], refutation))
 
 
-def _find_earlier_refutation(core: Core, before: Observation, write: Write) -> Step[Appended]:
-    """Find the event of an earlier refutation. Raises NotChangeable if the observation was archived otherwise."""
+def _find_earlier_refutation(core: Core, page: str, before: Observation | None, write: Write) -> Step[Appended]:
+    """Find the event of an earlier refutation.
+
+    Raises NotChangeable if the observation was archived otherwise, NotFound if it or the refutation was erased.
+    """
     write.allowed = frozenset()
     try:
-        return (yield from append(core.log, before.page, [write]))
-    except InvalidTransition:
-        raise NotChangeable(before.id, before.status, write.verb, ()) from None
+        return (yield from append(core.log, page, [write]))
+    except InvalidTransition as error:
+        status = error.from_status if before is None else before.status  # its end may not be recorded yet
+        raise NotChangeable(error.id, status, write.verb, ()) from None
 
 
 def _append_with_reviews(core: Core, write: Write, *, is_guarded: bool) -> Step[Appended]:

@@ -89,11 +89,13 @@ def search_log(
     server took over, is read from its start. A log with it is read from the first event of that millisecond: while
     the clock of a server that took over is behind, all its events have the same one, and the id may belong to another.
     An id that is not in the archive where it would have to be is of another shard: then the log is read from that time.
+    So is a log without that id if the wanted ids derive from that of an event which may be on another shard.
     Raises PositionLost if the archive cannot be read, or EngineUnreachable; neither for a write that `is_in_doubt`, for
     which the part of the log read so far may suffice.
     """
     reader = LogReader(log, Position.parse(after)._replace(shard=shard), skips_lost=is_in_doubt)
     first = reader.at._replace(seq=0)
+    is_derived = all(b"/" in id for id in wanted)
     probe: tuple[object, ...] | None = ("XREVRANGE", log.keys(shard).log, after, first.stream_id, "COUNT", 2)
     archived: list[RawEntry] = []
     try:
@@ -109,7 +111,10 @@ def search_log(
                 continue
             if probe is not None:
                 probe, same_ms = None, [entry[0].decode() for entry in chunk.replies[0]]
-                resume_at = reader.floor.position if after not in same_ms else first if len(same_ms) > 1 else at
+                resume_at = first if len(same_ms) > 1 else at
+                if after not in same_ms:
+                    earliest = first._replace(ms=max(0, first.ms - MAX_CLOCK_SKEW_MS))
+                    resume_at = earliest if is_derived else reader.floor.position
                 if max(resume_at, reader.floor.position) < at:
                     reader.at = max(resume_at, reader.floor.position)
                     continue

@@ -11,8 +11,9 @@ from scratchbus.domain.registry_yaml import parse_registry
 from scratchbus.engine.steps import Interrupted
 from scratchbus.errors import Conflict, EventIdReused, InvalidField, InvalidTransition, NotFound, StaleFence
 from scratchbus.eventlog.ids import new_id
+from scratchbus.eventlog.log_reader import LogReader
 from scratchbus.scheduling.reminders import complete_all
-from tests.engines import ONE
+from tests.engines import ALL, ONE
 from tests.faults.interposing import interposed
 from tests.inspection import keys_of, project, send
 
@@ -249,6 +250,42 @@ def test_a_retried_refutation_changes_nothing(bus, page):
         page.refute(wrong.id, reason="another", event_id="mine")
     with pytest.raises(InvalidTransition):
         page.refute(wrong.id, reason=WHY, event_id="yours")
+
+
+def test_a_retry_after_an_erasure_says_so(page):
+    wrong = on(page)
+    page.refute(wrong.id, reason=WHY, event_id="mine")
+    page.erase(wrong.id, reason="a name in it")
+    with pytest.raises(NotFound, match="was erased; the history of its subject says why"):
+        page.refute(wrong.id, reason=WHY, event_id="mine")
+    with pytest.raises(NotFound, match=f"there is no {wrong.id} on page"):
+        page.refute(wrong.id, reason=WHY, event_id="yours")
+
+
+@pytest.mark.engines(*ALL)
+def test_a_dependent_on_another_shard_is_found_without_reading_that_log(bus, page, clock, monkeypatch):
+    wrong = on(page)
+    shard = bus.core.log.shard
+    name = next((name for name in map(str, range(100)) if shard(name) != shard("main")), "0")
+    busy = bus.page(name)
+    for _ in range(3):
+        busy.add_many([NewObservation(type="observation", content="x", dedupe_key="key") for _ in range(1000)])
+    above = on(busy, wrong)
+    clock.advance("1h")
+    busy.active()
+    sizes, read = list[int](), LogReader.read
+
+    def counted(reader, *extra):
+        chunk = yield from read(reader, *extra)
+        sizes.append(len(chunk.entries))
+        return chunk
+
+    monkeypatch.setattr(LogReader, "read", counted)
+    evidence = on(page)
+    dependent = on(busy, evidence)
+    page.refute(evidence.id, reason=WHY)
+    assert statuses(busy, above, dependent) == ["active", "pending_review"]
+    assert sum(sizes) < 100
 
 
 def test_a_retry_completes_an_interrupted_refutation(bus, page, monkeypatch):
