@@ -245,6 +245,7 @@ def _status_write(
         argument=occasion.by,
         fence=command.fence,
         lifecycle=lifecycle,
+        may_be_followed=before is None and status_class == "open",  # see `resumed`
     )
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar
 
-from scratchbus.commands.first_attempts import earlier_change
+from scratchbus.commands.first_attempts import earlier_change, recall_change
 from scratchbus.commands.observations import Lifetime, finish, last_lifetime, read_target
 from scratchbus.domain.checks import check_reason
 from scratchbus.domain.digest import digest_of
@@ -158,6 +158,8 @@ def _carry_out(
             if conflict.expected == getattr(command, "expected_version", None):
                 raise
             continue  # the caller did not ask for this version: it has changed since it was read
+        if before is None and appended.recalled:
+            return (yield from recall_change(core, page, appended.recalled[-1]))
         return (yield from finish(core, page, before, writes, appended))
     raise Conflict(f"{command.id} keeps changing; try again")
 

@@ -148,12 +148,15 @@ def earlier_change(
             writes = decide(moment(int(bound.partition("-")[0])))
         except InvalidInput:
             return None  # it was refused then, too
-        found = yield from _find_same(core, page, writes)
-        return None if found is None else (yield from recall_all(core, page, found[-1:]))[0]
-    positions = yield from _find(core, page, [_lookup(page, event_id, core.by, digest)])
-    if positions is None:
-        return None
-    (event,) = yield from known_events(core.log, positions)
+        positions = yield from _find_same(core, page, writes)
+    else:
+        positions = yield from _find(core, page, [_lookup(page, event_id, core.by, digest)])
+    return None if positions is None else (yield from recall_change(core, page, positions[-1]))
+
+
+def recall_change(core: Core, page: str, position: Position) -> Step[Observation]:
+    """Return the observation as a change left it, of which the event at a position may not be the last."""
+    (event,) = yield from known_events(core.log, [position])
     number, _, total = event.batch.partition("/")
     end = event.position._replace(seq=event.seq + int(total) - int(number))
     return (yield from recall_all(core, page, [end]))[0]

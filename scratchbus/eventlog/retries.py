@@ -148,7 +148,7 @@ def check_same(writes: Sequence[Write], entries: Sequence[RawEntry]) -> None:
     last = found.get(writes[-1].event.id)
     if last is not None and writes[-1].op in _BATCHES:
         index, _, total = entry_fields(last)[b"batch"].partition(b"/")
-        if index != total:
+        if int(total) - int(index) not in {0, int(writes[-1].may_be_followed)}:
             raise EventIdReused(writes[0].event.id)
 
 

@@ -189,7 +189,7 @@ class Write(Struct):
     before which it is not picked, are "" (unchanged), "0" (never), "+ms" or ms. `body` is the encoded event, where it
     is known already. `is_plain` says of an addition that only a lack of room can prevent it. `tags` and `blocked_by`
     are the new ones, None if they do not change. `verb` and `lifecycle` explain a refusal.
-    A retry may compute the fields, or changes, in `varying` otherwise.
+    A retry may compute the fields, or changes, in `varying` otherwise, and lack the next event if `may_be_followed`.
     """
 
     event_or_draft: Event | Draft
@@ -212,6 +212,7 @@ class Write(Struct):
     verb: str = "changed"
     lifecycle: Lifecycle | None = None
     varying: frozenset[str] = frozenset()
+    may_be_followed: bool = False
 
     @property
     def event(self) -> Event:

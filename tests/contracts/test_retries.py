@@ -13,6 +13,7 @@ from scratchbus import NewObservation
 from scratchbus.engine.steps import Interrupted
 from scratchbus.errors import EngineUnreachable, EventIdReused, InvalidField, InvalidId, LogRewound, VersionConflict
 from scratchbus.eventlog import codec, raw_entries
+from scratchbus.eventlog.bus_log import bounded_event_id
 from tests.engines import ALL, ONE
 from tests.faults.interposing import interposed
 from tests.inspection import all_events, forget, log_length, project
@@ -182,6 +183,33 @@ def test_a_generated_event_id_accepts_a_reopened_recurrence(page):
     once = page.history(id)[-1].id.removesuffix("/schedule")
     page.update(id, every="2h")
     assert page.reopen(id, event_id=once) == first
+
+
+@pytest.mark.parametrize("verb", ["reopen", "review", "update"])
+@pytest.mark.parametrize("is_generated", [True, False])
+def test_a_change_of_a_recurrence_can_be_retried_after_it_was_cleared(bus, page, verb, is_generated):
+    id = page.add("observation", "x", every="1h").id
+    page.resolve(id)
+    once = bus.converse(bounded_event_id(bus.core.log, page.name)) if is_generated else "once"
+    given = {"status": "active", "tags": ["t"]} if verb == "update" else {}
+    first = getattr(page, verb)(id, event_id=once, **given)
+    page.resolve(id)
+    page.clear_resolved([id])
+    length = log_length(bus)
+    assert getattr(page, verb)(id, event_id=once, **given) == first
+    assert log_length(bus) == length
+    with pytest.raises(EventIdReused):
+        page.resolve(id, event_id=once)
+
+
+def test_a_shorter_update_is_no_retry_of_a_cleared_one(bus, page):
+    id = page.add("observation", "x").id
+    once = bus.converse(bounded_event_id(bus.core.log, page.name))
+    page.update(id, tags=["t"], status="pending_review", event_id=once)
+    page.resolve(id)
+    page.clear_resolved([id])
+    with pytest.raises(EventIdReused):
+        page.update(id, tags=["t"], event_id=once)
 
 
 ITEM = {"id": "1", "content": "a"}
