@@ -18,7 +18,7 @@ from scratchbus.engine.steps import Step
 from scratchbus.errors import Conflict, EventIdReused, InvalidInput
 from scratchbus.eventlog.append import append, find_attempt
 from scratchbus.eventlog.below_floor import entries_at
-from scratchbus.eventlog.ids import bound_of, new_id
+from scratchbus.eventlog.ids import bound_of, earliest_bound, new_id
 from scratchbus.eventlog.retries import check_same
 from scratchbus.eventlog.writes import Appended, Ids, Op, Write
 from scratchbus.readmodel.history import known_events
@@ -79,7 +79,7 @@ def earlier_additions(
     of an addition as it was decided at a time. Raises EventIdReused.
     """
     by, batch_size = core.settings.source, len(items) if event_id is not None else 1
-    bound = bound_of(event_id or items[0].get("event_id", ""))
+    bound = earliest_bound([event_id] if event_id is not None else [each.get("event_id", "") for each in items])
     if bound is not None:
         now = moment(int(bound.partition("-")[0]))
         return (yield from _additions_decided_at(now, core, page, items, event_id, decide))

@@ -98,7 +98,7 @@ def _append(
     wait = (("WAIT", log.replicas, log.replica_ms),) if log.replicas else ()
     scan, attempt = "", 0
     restored: dict[str, list[str]] = {}
-    after = ids.bound_of(first) if writes[0].digest else None
+    after = ids.earliest_bound(write.event_or_draft.id for write in writes) if writes[0].digest else None
     if after is not None:
         scan, recalled = yield from search_retried(log, shard, after, writes)
         if recalled:

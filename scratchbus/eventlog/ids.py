@@ -10,7 +10,7 @@ import os
 import re
 import time
 from base64 import urlsafe_b64encode
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import count
 
 OPEN_END = "\0"
@@ -57,6 +57,12 @@ def bound_of(event_id: str) -> str | None:
     """Return the stream id after which the log may have an event; None for an id that this code did not make."""
     match = _BOUNDED.fullmatch(event_id)
     return None if match is None else f"{int(match[1], 16)}-{int(match[2], 16)}"
+
+
+def earliest_bound(event_ids: Iterable[str]) -> str | None:
+    """Return the first of the stream ids after which the log may have these events; None without such an id."""
+    bounds = [bound for event_id in event_ids if (bound := bound_of(event_id)) is not None]
+    return min(bounds, key=lambda bound: [*map(int, bound.split("-"))], default=None)
 
 
 def new_id() -> str:

@@ -10,8 +10,17 @@ from typing import Any
 import pytest
 
 from scratchbus import NewObservation
+from scratchbus.commands import add
 from scratchbus.engine.steps import Interrupted
-from scratchbus.errors import EngineUnreachable, EventIdReused, InvalidField, InvalidId, LogRewound, VersionConflict
+from scratchbus.errors import (
+    EngineUnreachable,
+    EventIdReused,
+    InvalidField,
+    InvalidId,
+    InvalidTTL,
+    LogRewound,
+    VersionConflict,
+)
 from scratchbus.eventlog import codec, raw_entries
 from scratchbus.eventlog.bus_log import bounded_event_id
 from tests.engines import ALL, ONE
@@ -550,6 +559,41 @@ def test_batch_items_can_have_their_own_event_ids(bus, page):
     with pytest.raises(EventIdReused):
         page.add_many(named("b", "c"))
     assert log_length(bus) == 2
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_a_generated_event_id_anywhere_in_a_batch_is_found(bus, page, order):
+    first = page.add("observation", "x")
+    generated = page.history(first.id)[0].id
+    given = [(generated, "x"), ("mine", "y")]
+    items = [NewObservation(type="observation", content=given[n][1], event_id=given[n][0]) for n in order]
+    with pytest.raises(EventIdReused):
+        page.add_many(items)
+    assert log_length(bus) == 1
+
+
+@pytest.mark.parametrize("order", ["own, own", "own, new", "new, own", "new, new"])
+def test_a_batch_with_ids_of_any_kind_is_recognised_after_its_end(bus, page, monkeypatch, order):
+    page.add("observation", "w")
+    end = datetime(2090, 1, 1, tzinfo=UTC)
+    ids = [
+        bus.converse(bounded_event_id(bus.core.log, page.name)) if kind == "new" else f"{number}"
+        for number, kind in enumerate(order.split(", "))
+    ]
+    items = [NewObservation(type="observation", content=id, event_id=id, expires_at=end) for id in ids]
+    first, has_passed = page.add_many(items), datetime.now(UTC)
+
+    def check_end(end, now):
+        if now > has_passed:
+            raise InvalidTTL("it has passed")
+        return end
+
+    monkeypatch.setattr(add, "check_end", check_end)
+    assert page.add_many(items) == first
+    items[1] = items[1].model_copy(update={"content": "other"})
+    with pytest.raises(InvalidTTL if order == "own, own" else EventIdReused):
+        page.add_many(items)
+    assert log_length(bus) == 3
 
 
 def test_event_ids_for_half_a_batch_are_refused(bus, page):
