@@ -95,6 +95,7 @@ class Page:
     ) -> Observation:
         """Add an observation; if an open one has the same `dedupe_key`, count it again and return it.
 
+        A `dedupe_key` is shared by all sources on the page: the open observation is returned whole, from any of them.
         Pass its type, content and keywords, or one argument: a NewObservation, a mapping with the same names, or a
         pydantic model that is the `payload_of` a type. Content, context and metadata may be pydantic models too.
         `confidence` is 0 to 1. `ttl` is a number of seconds, "2h", "7d" or "never"; `expires_at` sets the same as a
