@@ -72,7 +72,8 @@ def show_status(invocation: Invocation, status: scratchbus.Status) -> None:
     if status.pages:
         _section(out, _PAGE, status.pages, status.page_count, "page")
     else:
-        out.note("There is no page yet; add an observation with `scratchbus add TYPE CONTENT --source NAME`")
+        missing = f"Bus {status.bus} has no page yet; check its name, or" if name else "There is no page yet;"
+        out.note(f"{missing} add an observation with {invocation.hint('add TYPE CONTENT --source NAME')}")
 
 
 def _section(out: Output, columns: Columns[T], items: Sequence[T], total: int, noun: str) -> None:

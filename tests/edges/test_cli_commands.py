@@ -470,6 +470,11 @@ def test_status_shows_how_to_connect_to_this_bus(cli: Cli, home: Path, monkeypat
     assert f"scratchbus --url '{url}' active\n" in cli("--url", url, "status").out
 
 
+def test_status_of_a_bus_without_pages_names_it(cli: Cli):
+    shown = cli("--bus", "mian", "status").err
+    assert "Bus mian has no page yet; check its name, or add an observation with `scratchbus --bus mian" in shown
+
+
 def test_stop_ends_the_engine_until_the_next_command(cli: Cli, tmp_path: Path):
     url = ("--url", f"embedded:{tmp_path / 'own'}")
     try:
