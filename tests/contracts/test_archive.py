@@ -721,6 +721,43 @@ def test_second_archiver_is_refused(bus):
     assert log_length(bus) == 5
 
 
+def test_a_killed_archiver_is_replaced_when_its_lease_ends(bus):
+    fill(bus)
+    killed = Archiving(bus.core.log.keys(bus.core.log.shard("main")), "0123", "killed", 60_000)
+    bus.converse(killed.take())
+    outdate(bus)
+    archive(bus)
+    assert log_length(bus) == 5
+    with pytest.raises(ArchiveBusy):
+        bus.converse(killed.keep())
+
+
+@pytest.mark.damages_the_log
+def test_a_session_whose_end_is_lost_in_a_failover_keeps_its_notes_writable(bus, monkeypatch):
+    note = bus.notes("s1").add("first").note
+    name = f"{{{bus.core.log.bus}:*"
+    project(bus)
+    saved = {key: send(bus, "DUMP", key) for key in send(bus, "KEYS", name)}
+    bus.end_session("s1")
+    fill(bus, page="session:s1")
+    drop, failed_over = Archiving.drop_remembered, []
+
+    def fail_over(lease, page, over):
+        held = send(bus, "GET", lease.keys.archiver)
+        for key in send(bus, "KEYS", name):
+            send(bus, "DEL", key)
+        for key, content in saved.items():
+            send(bus, "RESTORE", key, 0, content)
+        send(bus, "SET", lease.keys.archiver, held)
+        failed_over.append(over)
+        yield from drop(lease, page, over)
+
+    monkeypatch.setattr(Archiving, "drop_remembered", fail_over)
+    archive(bus)
+    assert len(failed_over) == 1
+    assert bus.notes("s1").update(note.id, "second").note.content == "second"
+
+
 def test_archiver_without_its_lease_writes_no_second_manifest(bus, directory, monkeypatch):
     fill(bus)
     put = DirectoryStore.put_new

@@ -16,6 +16,7 @@ import pytest
 from scratchbus import AsyncBus, Bus, NewObservation, Page, because
 from scratchbus.archive.archive_check import verify
 from scratchbus.archive.stores import DirectoryStore, open_store
+from scratchbus.commands import erase
 from scratchbus.domain.events import Added, Updated
 from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Fetch, Pause, Step, ask
@@ -41,13 +42,15 @@ from scratchbus.eventlog.stored_documents import encode_document
 from scratchbus.eventlog.writes import Op, Write
 from scratchbus.readmodel import rebuild_lease as leases
 from scratchbus.readmodel import snapshots
-from scratchbus.readmodel.catch_up import catch_up
+from scratchbus.readmodel.catch_up import catch_up, fold_once
+from scratchbus.readmodel.queries import read_head
 from scratchbus.readmodel.scope import Core
 from scratchbus.subscriptions import settlement
 from tests.clock import Clock
 from tests.contracts.test_export import export
 from tests.contracts.test_verify import live
 from tests.engines import ONE, Engine
+from tests.halted import Halted
 from tests.inspection import archive, documents, entries, heads, keys_of, outdate, project, send
 from tests.past_pages import only, stored_snapshots
 from tests.waiting import PATIENCE, eventually
@@ -341,6 +344,53 @@ def test_an_event_erased_while_its_dead_letter_is_written_leaves_none(
     bus.nack("router", batch.token, batch.deliveries[0].event.position, f"cannot handle {SECRET}")
     assert bus.dead_letters() == []
     assert keys_with(bus, SECRET) == []
+
+
+def test_an_update_during_an_erasure_is_erased_too(
+    bus: Bus, page: Page, connect: Callable[..., Bus], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id, other = page.add("observation", "harmless").id, connect()
+
+    def update_first(log: Log, name: str, writes: list[Write]) -> Step[Any]:
+        if len(page.history(id)) == 1:
+            other.page().update(id, content=SECRET)
+            project(other)
+        return (yield from append(log, name, writes))
+
+    monkeypatch.setattr(erase, "append", update_first)
+    tombstone = page.erase(id, reason="asked for")
+    assert len(tombstone.positions) == 2
+    assert page.history(id) == [tombstone]
+    assert keys_with(bus, SECRET) == []
+
+
+def test_a_fold_begun_before_an_erasure_restores_nothing(
+    bus: Bus, page: Page, connect: Callable[..., Bus], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id, other, evidence = (
+        page.add("observation", "harmless", dedupe_key="key").id,
+        connect(),
+        page.add("observation", "e"),
+    )
+    late: list[Halted[Any]] = []
+
+    def repeat_first(core_log: Log, name: str, subject: str) -> Step[Any]:
+        if not late:
+            other.page().add("observation", SECRET, dedupe_key="key", evidence=[evidence.id])
+            other.page().add("observation", "later")
+            late.append(Halted(other, fold_once(other.core.log, keys_of(other).shard)))
+        return (yield from read_head(core_log, name, subject))
+
+    def fold_afterwards(log: Log, name: str, writes: list[Write]) -> Step[Any]:
+        appended = yield from append(log, name, writes)
+        late[0].go_on()
+        return appended
+
+    monkeypatch.setattr(erase, "read_head", repeat_first)
+    monkeypatch.setattr(erase, "append", fold_afterwards)
+    page.erase(id, reason="asked for")
+    assert keys_with(bus, SECRET) == []
+    assert bus.verify().findings == []
 
 
 def test_erase_clears_the_leftovers_of_a_killed_rebuild(bus: Bus, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
