@@ -14,6 +14,8 @@ import pytest
 from scratchbus import Bus, NewObservation
 from scratchbus.engine.steps import Step
 from scratchbus.errors import Conflict, NotFound
+from scratchbus.eventlog.checkpoint import read_checkpoint
+from scratchbus.eventlog.keys import PageKeys
 from scratchbus.readmodel import page_query
 from scratchbus.scheduling.expiry import sweep
 from scratchbus.scheduling.paging_out import page_out
@@ -139,3 +141,34 @@ def test_a_limited_read_beside_one_in_review_reads_few(
     keys_of(bus).cached_reads.clear()
     assert page.active(limit=2) == expected
     assert sum(counts) < 30
+
+
+def test_a_cached_page_does_not_survive_a_rebuild_that_repairs_it(bus: Bus, connect: Connect) -> None:
+    page, other = bus.page(), connect()
+    id = page.add("observation", "right").id
+    project(bus)
+    names = PageKeys(keys_of(bus), "main", bus.converse(read_checkpoint(keys_of(bus))).build)
+    document = send(bus, "HGET", names.docs, id)
+    send(bus, "HSET", names.docs, id, document.replace(b"right", b"wrong"))
+    assert [each.content for each in page.active()] == ["wrong"]
+    other.rebuild()
+    assert [each.content for each in page.active()] == ["right"]
+
+
+@pytest.mark.damages_the_log
+def test_events_that_a_failover_lost_leave_the_cached_fold(bus: Bus, connect: Connect, clock: Clock) -> None:
+    page, other = bus.page(), connect()
+    page.add("observation", "first")
+    project(bus)
+    keys = f"{{{bus.core.log.bus}:*"
+    saved = {key: send(bus, "DUMP", key) for key in send(bus, "KEYS", keys)}
+    page.add("observation", "lost")
+    for _ in range(3):
+        assert [each.content for each in page.active()] == ["lost", "first"]
+    for key in send(bus, "KEYS", keys):
+        send(bus, "DEL", key)
+    for key, content in saved.items():
+        send(bus, "RESTORE", key, 0, content)
+    other.page().add("observation", "kept")
+    other.page().add("observation", "last")
+    assert [each.content for each in page.active()] == ["last", "kept", "first"]

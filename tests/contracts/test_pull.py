@@ -373,6 +373,20 @@ def test_a_pull_delivers_retried_dead_letters(bus, page):
     assert (bus.dead_letters("router"), bus.pull("router").deliveries) == ([], [])
 
 
+def test_an_acked_dead_letter_ahead_of_a_reset_cursor_skips_no_events(bus, page):
+    bus.declare_subscription("router", max_attempts=1)
+    fill(page, 3)
+    batch = bus.pull("router")
+    bus.nack("router", batch.token, batch.deliveries[2].position, "bad")
+    ack(bus, batch, 0, 1)
+    bus.declare_subscription("router", reset=True)
+    bus.retry_dead_letters("router")
+    first = bus.pull("router", max=1)
+    assert contents(first) == ["2"]
+    ack(bus, first)
+    assert contents(bus.pull("router")) == ["0", "1", "2"]
+
+
 def test_a_pull_reads_only_the_retried_dead_letters_that_it_hands_out(bus, page, monkeypatch):
     bus.declare_subscription("router", max_attempts=1)
     fill(page, 5)
