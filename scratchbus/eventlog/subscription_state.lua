@@ -211,8 +211,8 @@ elseif OPERATION == 'settle' then -- acks or takes back events of a pulling clie
   for _, entry in ipairs(entries) do by_position[entry[1]] = entry end
   for i = FIRST, #ARGV do
     local entry = by_position[ARGV[i]]
-    local is_acked = STATE == 'a' and (entry and entry[4] == 'a' or not entry and is_passed(ARGV[i]))
-    if not is_acked and not (entry and entry[4] == 'o') then return {-1, ARGV[i]} end
+    local is_settled = entry and entry[4] == STATE or STATE == 'a' and not entry and is_passed(ARGV[i])
+    if not is_settled and not (entry and entry[4] == 'o') then return {-1, ARGV[i]} end
   end
   for i = FIRST, #ARGV do
     local entry = by_position[ARGV[i]]

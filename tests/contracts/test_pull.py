@@ -250,6 +250,23 @@ def test_a_requeued_event_cannot_be_acked_while_another_client_has_it(declared, 
     ack(declared, second)
 
 
+@pytest.mark.parametrize("take_back", ["requeue", "nack"])
+def test_a_repeat_takes_an_event_back_once_while_others_are_out(declared, page, take_back):
+    fill(page, 2)
+    batch = declared.pull("router", max=2)
+    first, second = positions(batch)
+    for _ in range(2):  # the driver sends it again when the reply was lost
+        if take_back == "nack":
+            declared.nack("router", batch.token, first, "bad")
+        else:
+            declared.requeue("router", batch.token, [first])
+    with pytest.raises(NotDelivered):
+        declared.ack("router", batch.token, [first])
+    declared.ack("router", batch.token, [second])
+    again = declared.pull("router", max=2)
+    assert [(each.position, each.attempt) for each in again.deliveries] == [(first, 1 + (take_back == "nack"))]
+
+
 def test_an_ack_is_all_or_nothing(declared, page, clock):
     added = fill(page, 2)
     batch = declared.pull("router", max=1, lease="5s")

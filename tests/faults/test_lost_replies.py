@@ -175,6 +175,21 @@ def test_a_commit_with_a_lost_reply_is_recognized_by_its_token(cut: Cut, direct:
 
 
 @pytest.mark.parametrize("cut", CUTS)
+def test_a_lost_message_takes_a_pulled_event_back_once(cut: Cut, direct: Bus, proxy: Proxy) -> None:
+    direct.declare_subscription("router")
+    for content in ("first", "second"):
+        direct.page().add("observation", content)
+    with Bus.connect(proxy.url, bus=direct.core.log.bus) as bus:
+        batch = bus.pull("router", max=2)
+        first, second = (each.position for each in batch.deliveries)
+        proxy.arm(cut, 2)  # the first one reads the rules for retries
+        bus.nack("router", batch.token, first, "bad", delay=0)
+        assert proxy.cuts == 1
+        bus.ack("router", batch.token, second)
+        assert [each.attempt for each in bus.pull("router").deliveries] == [2]
+
+
+@pytest.mark.parametrize("cut", CUTS)
 def test_an_expirer_that_loses_messages_appends_each_event_once(
     cut: Cut, shared_server: Server, direct: Bus, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
