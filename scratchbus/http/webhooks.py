@@ -38,6 +38,9 @@ LEASE: Final = 20.0
 LOOK: Final = 2.0
 """Seconds between two looks at which subscriptions have a webhook."""
 
+GIVE_BACK: Final = 2.0
+"""The most seconds that a server which stops takes to give back the event that it delivers."""
+
 _WAIT: Final = 10.0
 _EMBEDDING: Final = IPv6Network("64:ff9b::/96")  # IPv4 behind a translator
 _NOT_PUBLIC: Final = (IPv4Network("192.88.99.0/24"), IPv6Network("3fff::/20"))  # old 6to4 relays; documentation
@@ -152,7 +155,7 @@ class Webhooks:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Deliver until exit; another process delivers again what was in flight."""
+        """Deliver until exit; what is in flight is given back, and another process delivers it again."""
         watcher = asyncio.create_task(self._watch(), name="webhooks")
         try:
             yield
@@ -199,7 +202,13 @@ class Webhooks:
             with suppress(ScratchbusError):  # it comes again when the lease ends
                 await bus.requeue(name, token, [delivery.position])
             raise
-        failure = await self._send(webhook, delivery.event, bus.settings.bus)
+        try:
+            failure = await self._send(webhook, delivery.event, bus.settings.bus)
+        except asyncio.CancelledError:  # the server stops
+            with suppress(ScratchbusError, TimeoutError):  # then it comes again when the lease ends
+                async with asyncio.timeout(GIVE_BACK):
+                    await bus.requeue(name, token, [delivery.position])
+            raise
         with suppress(Conflict):  # the lease has ended: another process delivers it
             if failure is None:
                 await bus.ack(name, token, delivery.position)

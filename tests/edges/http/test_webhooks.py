@@ -204,6 +204,24 @@ async def test_a_receiver_that_does_not_answer_in_time_is_a_failure(bus, embedde
     assert "did not answer" in bus.dead_letters("hook")[0].reason
 
 
+async def test_a_server_that_stops_gives_back_what_it_delivers(bus, embedded_url):
+    has_begun, may_end = threading.Event(), threading.Event()
+
+    class Slow(Receiver):
+        def take(self, headers, content):
+            has_begun.set()
+            may_end.wait(20)
+            return 204
+
+    with receiving(Slow()) as url:
+        bus.declare_subscription("hook", url=url, secret=SECRET, max_attempts=1)
+        async with delivering(bus, embedded_url):
+            bus.page().add("risk_alert", "x")
+            await until(has_begun.is_set)
+        assert [(each.event.content, each.attempt) for each in bus.pull("hook").deliveries] == [("x", 1)]
+        may_end.set()
+
+
 async def test_two_processes_deliver_each_event_once(bus, embedded_url):
     receiver = Receiver()
     with receiving(receiver) as url:
