@@ -5,20 +5,23 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import TypeVar
 
 from scratchbus.domain.position import START, BusPosition, Position, event_range
 from scratchbus.domain.time_checks import When, as_when
 from scratchbus.engine.steps import Sent, Step, ask, ask_all
-from scratchbus.errors import InvalidPosition, LogGap, LogRewound, PositionLost, shown
+from scratchbus.errors import InvalidPosition, LogError, LogGap, LogRewound, PositionLost, shown
 from scratchbus.eventlog.below_floor import Floor, read_floor
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.gaps import are_erased
 from scratchbus.eventlog.lag import end_of
 from scratchbus.eventlog.raw_entries import RawEntry, entry_id, entry_numbers, entry_position
 
+E = TypeVar("E", bound=LogError)
+
 ADVICE = (
-    "read the page, and continue at the end of the log: after bus.position() in Python, with `scratchbus tail --follow"
-    " --after now` on the command line"
+    "; read the page, and continue at the end of the log: after bus.position() in Python, with `scratchbus tail"
+    " --follow --after now` on the command line"
 )
 """The advice to a reader that lost events."""
 
@@ -167,7 +170,7 @@ def check(
                     return False
                 raise trimmed(was, f"it begins at {entry[0].decode()}")
             lost = event_range(before + 1, seq - 1)
-            raise LogGap(f"shard {shard}: the log has lost {lost}, before {entry[0].decode()}; {ADVICE}")
+            raise advised(LogGap(f"shard {shard}: the log has lost {lost}, before {entry[0].decode()}"))
         before = seq
     return True
 
@@ -198,6 +201,12 @@ def _is_below_now(log: Log, cursor: Cursor) -> Step[bool]:
     return cursor.floor_above is not None
 
 
+def advised(error: E) -> E:
+    """Add the advice to an error for a reader that lost events."""
+    error.advice = ADVICE
+    return error
+
+
 def trimmed(was: Position, what: str) -> PositionLost:
     """Return the error for a reader whose position was trimmed."""
-    return PositionLost(f"shard {was.shard}: the log was trimmed past {was}, {what}; {ADVICE}")
+    return advised(PositionLost(f"shard {was.shard}: the log was trimmed past {was}, {what}"))

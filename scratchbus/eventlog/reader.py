@@ -13,7 +13,7 @@ from scratchbus.eventlog.archive_protocol import EntryChunk
 from scratchbus.eventlog.below_floor import Floor, archived_after, entries_at, other_log, read_floor
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import read_checkpoint
-from scratchbus.eventlog.cursor import ADVICE, Cursor, check, trimmed
+from scratchbus.eventlog.cursor import Cursor, advised, check, trimmed
 from scratchbus.eventlog.foreign import appended
 from scratchbus.eventlog.gaps import not_erased
 from scratchbus.eventlog.keys import PageKeys
@@ -246,7 +246,7 @@ def _read_indexed(log: Log, cursor: Cursor) -> Step[list[RawEntry]]:
                 raise trimmed(cursor.position, f"{missing[0]} is not there")
             if missing:
                 message = f"{len(missing)} events of page {cursor.page!r} are missing, the first at {missing[0]}"
-                raise LogGap(f"shard {shard}: {message}; {ADVICE}")
+                raise advised(LogGap(f"shard {shard}: {message}"))
         cursor.move_to(positions[-1], entry_id(entries[-1]) if entries else "")
         if entries:  # else all of them were erased just now
             return entries

@@ -9,7 +9,7 @@ from scratchbus.domain.time_checks import When
 from scratchbus.domain.values import Duration, check_page, check_whole
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidName, LogRewound, ScratchbusError, shown
-from scratchbus.eventlog.cursor import cursors
+from scratchbus.eventlog.cursor import ADVICE, cursors
 from scratchbus.readmodel.scope import Core
 
 MAX_DELAY = 60.0
@@ -48,9 +48,14 @@ def check_attempts(attempts: object) -> int:
 
 
 def name_reset(problem: ScratchbusError, name: str) -> None:
-    """Add to a LogRewound how its subscription continues: the cursor stays where it is in the log that was replaced."""
+    """Add how a subscription continues after a LogRewound or lost events: its cursor stays, and ignores `after`."""
     if isinstance(problem, LogRewound):
         problem.advice = f"; subscription {name!r} stays where it is until you pass reset=True"
+    elif problem.advice == ADVICE:
+        problem.advice = (
+            f"; read the page, and let subscription {name!r} continue at the end of the log: pass reset=True and"
+            " after=bus.position()"
+        )
 
 
 def retry_seconds(delay: float, attempt: int) -> float:

@@ -11,7 +11,7 @@ from typing import Any, Self, cast
 from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.position import Position
 from scratchbus.domain.values import Duration, check_whole
-from scratchbus.errors import LeaseLost, LogRewound, ScratchbusError
+from scratchbus.errors import LeaseLost, LogError, ScratchbusError
 from scratchbus.eventlog.reader import Stop
 from scratchbus.readmodel.scope import AsyncHost
 from scratchbus.subscriptions.concurrency_async import MAX_AT_ONCE, run_together
@@ -158,7 +158,7 @@ class AsyncSubscription:
                     consumer.reset_backoff()
             except TRANSIENT_ERRORS as problem:
                 await self._bus.feeds.wait((), self._woken, consumer.pause_after(problem))
-            except LogRewound as problem:
+            except LogError as problem:
                 name_reset(problem, self.name)
                 raise
         if self._is_closed:

@@ -581,6 +581,11 @@ def test_a_consumer_that_never_acks_is_stopped(bus, page, monkeypatch):
 
 # -- damaged logs, failing engines ----------------------------------------------------------------------------------
 
+CONTINUE_AT_END = (
+    "; read the page, and let subscription 'router' continue at the end of the log: pass reset=True and"
+    " after=bus.position()"
+)
+
 
 @pytest.mark.damages_the_log
 def test_a_log_trimmed_past_the_cursor_raises_position_lost(bus, page):
@@ -590,9 +595,16 @@ def test_a_log_trimmed_past_the_cursor_raises_position_lost(bus, page):
     cursor = status_of(bus).cursor
     send(bus, "XTRIM", keys_of(bus).log, "MAXLEN", 2)
     for _ in range(2):
-        with pytest.raises(PositionLost, match="the log was trimmed past"), bus.subscribe("router") as deliveries:
+        with (
+            pytest.raises(PositionLost, match="the log was trimmed past") as lost,
+            bus.subscribe("router") as deliveries,
+        ):
             next(deliveries)
+        assert str(lost.value).endswith(CONTINUE_AT_END)
         assert status_of(bus).cursor == cursor
+    with pytest.raises(PositionLost) as lost:
+        bus.pull("router")
+    assert str(lost.value).endswith(CONTINUE_AT_END)
     with bus.subscribe("router", after=added[2].position, reset=True) as deliveries:
         assert contents(deliveries, 2) == ["3", "4"]
 
@@ -601,8 +613,12 @@ def test_a_log_trimmed_past_the_cursor_raises_position_lost(bus, page):
 def test_a_gap_raises_log_gap(bus, page):
     added = fill(page, 3)
     send(bus, "XDEL", keys_of(bus).log, added[1].position.stream_id)
-    with pytest.raises(LogGap), bus.subscribe("router") as deliveries:
+    with pytest.raises(LogGap) as gap, bus.subscribe("router") as deliveries:
         next(deliveries)
+    assert str(gap.value).endswith(CONTINUE_AT_END)
+    with bus.subscribe("router", after=bus.position(), reset=True) as deliveries:
+        page.add("observation", "new")
+        assert contents(deliveries, 1) == ["new"]
 
 
 def test_a_flushed_log_raises_log_rewound(bus, page):
