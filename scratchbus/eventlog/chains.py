@@ -12,7 +12,6 @@ from scratchbus.domain.position import START, Position
 from scratchbus.engine.scripts import Key, lua_script
 from scratchbus.engine.steps import Call, Step, ask, batches
 from scratchbus.errors import PositionLost
-from scratchbus.eventlog.archive_protocol import LogArchive
 from scratchbus.eventlog.below_floor import from_archive, read_floor
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.codec import decode_items
@@ -30,31 +29,27 @@ def read_chain(*, log: Key, heads: Key, subject: str, begin: str, limit: int) ->
     """Read events of a subject backwards from the stream id `begin`, or from its last event if that is ""."""
 
 
-def continue_in_archive(
-    log: Log, shard: int, entries: list[RawEntry], next_id: str, limit: int, what: str
-) -> Step[tuple[list[RawEntry], str]]:
-    """Continue in the archive at the stream id `next_id`, which the log no longer has; return all, and the next id.
+def read_archived(
+    log: Log, shard: int, starts: Sequence[str], limit: int, what: str
+) -> Step[list[tuple[list[RawEntry], str]]]:
+    """Return up to `limit` archived entries of a chain from each of these stream ids back, and the id to continue at.
 
-    Raises PositionLost if that is not archived, or the archive cannot be read.
+    Raises PositionLost if one is not archived, or the archive cannot be read; the error says `what` they are about.
     """
     floor = yield from read_floor(log, shard)
-    position = _position(next_id, shard)
-    if position > floor.position:
-        raise _not_archived(what, next_id)
-    archived, next_id = yield from from_archive(
-        log,
-        shard,
-        f"the event {next_id} about {what}",
-        lambda archive: archive.back(shard, floor.origin, [position], limit - len(entries))[0],
-    )
-    return [*entries, *archived], next_id
-
-
-def _not_archived(what: str, stream_id: str) -> PositionLost:
-    return PositionLost(
-        f"{what}: its event {stream_id} is no longer in the log: it was trimmed or deleted without being archived;"
-        " restore a backup of the engine"
-    )
+    positions = [_position(each, shard) for each in starts]
+    for position in positions:
+        if position > floor.position:
+            raise PositionLost(
+                f"{what}: its event {position.stream_id} is no longer in the log: it was trimmed or deleted without"
+                " being archived; restore a backup of the engine"
+            )
+    return (
+        yield from from_archive(
+            log, shard, f"the event {starts[0]} about {what}",
+            lambda archive: archive.back(shard, floor.origin, positions, limit),
+        )
+    )  # fmt: skip
 
 
 def walk_chains(
@@ -78,11 +73,11 @@ def walk_chains(
             chains.append(chain)
             next_ids.append(at)
         yield from _walk_log(log, shard, first, chains, next_ids)
-        archived = {number: _position(at, shard) for number, at in enumerate(next_ids) if at}
-        if archived:
-            older = yield from _walk_archived(log, shard, [*archived.values()])
-            for number, entries in zip(archived, older, strict=True):
+        while archived := {number: at for number, at in enumerate(next_ids) if at}:
+            older = yield from read_archived(log, shard, [*archived.values()], _LONG_READ, "an observation")
+            for number, (entries, next_id) in zip(archived, older, strict=True):
                 chains[number] += entries
+                next_ids[number] = next_id
         items = iter(decode_items([*joined.from_iterable(chains)], shard))
         for end, chain in zip(group, chains, strict=True):
             events = [item for _, item in islice(items, len(chain)) if isinstance(item, Event)]
@@ -115,29 +110,6 @@ def _walk_log(log: Log, shard: int, first: Position, chains: list[list[RawEntry]
             if next_ids[number] and len(entries) == limit:
                 longer.append(number)
         going_on, limit = longer, _LONG_READ
-
-
-def _walk_archived(log: Log, shard: int, starts: Sequence[Position]) -> Step[list[list[RawEntry]]]:
-    """Return the archived rest of each chain, newest first. Raises PositionLost."""
-    floor = yield from read_floor(log, shard)
-    for position in starts:
-        if position > floor.position:
-            raise _not_archived("an observation", position.stream_id)
-
-    def walk(archive: LogArchive) -> list[list[RawEntry]]:
-        chains: list[list[RawEntry]] = [[] for _ in starts]
-        pending = dict(enumerate(starts))
-        while pending:
-            more = archive.back(shard, floor.origin, [*pending.values()], _LONG_READ)
-            for number, (entries, next_id) in zip([*pending], more, strict=True):
-                chains[number] += entries
-                if next_id:
-                    pending[number] = _position(next_id, shard)
-                else:
-                    del pending[number]
-        return chains
-
-    return (yield from from_archive(log, shard, f"the event {starts[0].stream_id} about an observation", walk))
 
 
 def _position(stream_id: str, shard: int) -> Position:

@@ -13,7 +13,7 @@ from scratchbus.errors import LogRewound, NotFound
 from scratchbus.eventlog import paged_out
 from scratchbus.eventlog.below_floor import entries_at, from_archive, read_floor
 from scratchbus.eventlog.bus_log import Log
-from scratchbus.eventlog.chains import continue_in_archive, events_of, read_chain
+from scratchbus.eventlog.chains import events_of, read_archived, read_chain
 from scratchbus.eventlog.codec import decode_entry
 from scratchbus.eventlog.gaps import not_erased
 from scratchbus.eventlog.keys import PageKeys
@@ -54,7 +54,8 @@ def walk_back(log: Log, page: str, subject: str, at: str, limit: int) -> Step[tu
         if next_id:  # above the floor it is still in the log
             entries, next_id = yield from _read_chain(log, page, subject, next_id, limit)
     if next_id and len(entries) < limit:
-        entries, next_id = yield from continue_in_archive(log, shard, entries, next_id, limit, subject)
+        ((archived, next_id),) = yield from read_archived(log, shard, [next_id], limit - len(entries), subject)
+        entries = [*entries, *archived]
     return events_of(entries, shard), next_id
 
 
