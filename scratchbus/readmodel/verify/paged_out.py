@@ -11,17 +11,13 @@ from scratchbus.engine.steps import Step, ask, batches
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.index_tables import (
     TableName,
-    bucket_of,
-    entries_in,
     find_in_tables,
     id_text,
-    ids_in,
     load_table,
-    range_of,
     table_names,
 )
 from scratchbus.eventlog.keys import PageKeys
-from scratchbus.eventlog.paged_out import IndexEdit
+from scratchbus.eventlog.paged_out import IndexEdit, reads
 from scratchbus.projections.scratch_page import index_entries
 from scratchbus.readmodel.verify.findings import Verified
 from scratchbus.readmodel.verify.stored import StoredKeys
@@ -58,30 +54,14 @@ class PagedOutCheck:
         for page, ids in pages.items():
             names = PageKeys(self._keys, page, self._wanted.base.build)
             for batch in batches(ids, _AT_ONCE):
-                buckets = sorted({bucket_of(id) for id in batch})
-                spans = sorted(
-                    {
-                        range_of(document.added_seq)
-                        for id in batch
-                        if (document := self._wanted.base.observation(page, id))
-                    }
-                ) or ["0"]
-                rows, found, range_rows, tables = yield from self._read(
-                    [
-                        ("HMGET", names.docs, *batch),
-                        ("HMGET", names.paged, *buckets),
-                        ("HMGET", names.places, *spans),
-                        ("HGETALL", names.tables),
-                    ]
+                documents = (self._wanted.base.observation(page, id) for id in batch)
+                entries = reads(names, batch, (document.added_seq for document in documents if document is not None))
+                rows, tables, *found = yield from self._read(
+                    [("HMGET", names.docs, *batch), ("HGETALL", names.tables), *entries]
                 )
-                table_list, stored = _names(tables), list[str]()
-                index = IndexEdit(
-                    names,
-                    {name: ids_in(row) for name, row in zip(buckets, found, strict=True)},
-                    {name: entries_in(row) for name, row in zip(spans, range_rows, strict=True)},
-                    table_list,
-                    (yield from find_in_tables(self._log, self._shard, table_list, batch)),
-                )
+                index, stored = IndexEdit(names, tables=_names(tables)), list[str]()
+                index.load(zip(entries, found, strict=True))
+                index.in_tables = yield from find_in_tables(self._log, self._shard, index.tables, batch)
                 for id, row in zip(batch, rows, strict=True):
                     if problem := self._wanted.problem_of_absent(page, id, row, index):
                         self._verified.add("paged", f"{names.paged} {id}", problem)
