@@ -50,10 +50,10 @@ class Grant(NamedTuple):
     wait_ms: int
     is_takeover: bool
     redeliveries: int
-    handed_out: str = ""
-    filters: str = ""
-    max_attempts: int | None = None
-    now: int = 0
+    handed_out: str
+    filters: str
+    max_attempts: int | None
+    now: int
 
 
 class HeldByOther(NamedTuple):
@@ -92,13 +92,10 @@ class SubscriptionLease(NamedTuple):
             )
             ids = dict(event.split("|", 1) for event in events.split())
             ends = [CursorEnd(at, ids.get(str(at), "")) for at in BusPosition.parse(cursor).shards]
-            grant = Grant(ends, origins, trying, reply[4], reply[5], bool(reply[6]), reply[7])
-            return grant._replace(
-                handed_out=handed_out,
-                filters=stored,
-                max_attempts=int(max_attempts) if max_attempts else None,
-                now=int(now),
-            )
+            return Grant(
+                ends, origins, trying, reply[4], reply[5], bool(reply[6]), reply[7], handed_out, stored,
+                int(max_attempts) if max_attempts else None, int(now),
+            )  # fmt: skip
         if reply[0] == -2:
             raise removed(self.name)
         if reply[0] == -3:
