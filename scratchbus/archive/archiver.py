@@ -20,7 +20,7 @@ from pydantic import BaseModel
 from scratchbus.archive.archive_reader import Archive
 from scratchbus.archive.catalog import SegmentCatalog
 from scratchbus.archive.erasure import not_yet_erased
-from scratchbus.archive.manifest import END, FILES, EventRef, Manifest, number_of
+from scratchbus.archive.manifest import END, FILES, Manifest, number_of
 from scratchbus.archive.segment import SegmentBuilder
 from scratchbus.archive.segment_builders import segment_builders
 from scratchbus.archive.stores import NOT_SET
@@ -40,7 +40,7 @@ from scratchbus.eventlog.below_floor import read_floor
 from scratchbus.eventlog.gaps import erased_between
 from scratchbus.eventlog.keys import ShardKeys
 from scratchbus.eventlog.lag import end_of
-from scratchbus.eventlog.raw_entries import RawEntry, entry_id, entry_position
+from scratchbus.eventlog.raw_entries import entry_id, entry_position, is_beside
 from scratchbus.eventlog.subscription_state import drop_idle
 from scratchbus.eventlog.trim import Archiving
 from scratchbus.readmodel.catch_up import catch_up
@@ -220,7 +220,8 @@ class _LogArchiver:
                 ],
             )
         )
-        if end_of(tail, self._shard).seq < end.seq or not all(_is_beside(entry, end) for entry in [*before, *after]):
+        has_end = all(is_beside(entry, end.position, end.id) for entry in [*before, *after])
+        if end_of(tail, self._shard).seq < end.seq or not has_end:
             common, advice = self._last_common(catalog), "set archive_url to a new location for it"
             if common:
                 advice = f"copy the archive to a new location, delete {END} and the files numbered above {common} from"
@@ -288,11 +289,3 @@ class _LogArchiver:
             if manifest is None or name not in manifest.names:
                 self._bus.converse(self._lease.keep())
                 catalog.store.delete(catalog.folder + name)
-
-
-def _is_beside(entry: RawEntry, end: EventRef) -> bool:
-    """Return whether a log may have both an entry and this event: its numbers grow with time."""
-    position, at = entry_position(entry, 0), end.position
-    if position == at:
-        return entry_id(entry) == end.id
-    return position.seq != at.seq and (position.seq < at.seq) == (position < at)

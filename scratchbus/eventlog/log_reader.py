@@ -152,7 +152,7 @@ def whole_batches(entries: Sequence[RawEntry], limit: int) -> int:
     """
     at = min(limit, len(entries))
     while at > 0:
-        index, total = index_in_batch(entries[at - 1]) or (1, 1)
+        index, total = index_in_batch(entries[at - 1])
         if index == total:
             return at
         at -= max(1, index)  # after an erasure this goes back too far, to where another batch may end

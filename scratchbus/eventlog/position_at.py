@@ -101,7 +101,7 @@ def _next_archived(log: Log, position: Position) -> Step[RawEntry | None]:
 
 def _index_and_following(entry: RawEntry) -> tuple[int, int]:
     """Return an entry's number in its batch, from 1, and how many entries follow in it."""
-    index, total = index_in_batch(entry) or (1, 1)  # not written by the append script
+    index, total = index_in_batch(entry)
     return index, max(0, total - index)
 
 

@@ -51,16 +51,24 @@ def entry_body(entry: RawEntry) -> bytes:
     return entry_values(entry)[_BODY]
 
 
-def index_in_batch(entry: RawEntry) -> tuple[int, int] | None:
-    """Return a raw entry's number in its atomic batch, from 1, and the batch's size; None if it does not say."""
-    match = _BATCH.fullmatch(entry_fields(entry).get(b"batch", b"1/1"))
-    return (int(match[1]), int(match[2])) if match else None
+def index_in_batch(entry: RawEntry) -> tuple[int, int]:
+    """Return a raw entry's number in its atomic batch, from 1, and the batch's size; (1, 1) if it does not say."""
+    match = _BATCH.fullmatch(entry_fields(entry).get(b"batch", b""))
+    return (int(match[1]), int(match[2])) if match else (1, 1)
 
 
 def entry_position(entry: RawEntry, shard: int) -> Position:
     """Return the position of a raw entry."""
     ms, _, seq = entry[0].partition(b"-")
     return Position(int(ms), int(seq), shard)
+
+
+def is_beside(entry: RawEntry, position: Position, event_id: str) -> bool:
+    """Return whether a log may have both an entry and this event at a position: its numbers grow with time."""
+    found = entry_position(entry, position.shard)
+    if found == position:
+        return entry_id(entry) == event_id
+    return found.seq != position.seq and (found.seq < position.seq) == (found < position)
 
 
 def entry_numbers(entries: Sequence[RawEntry]) -> tuple[list[int], list[int]]:
@@ -87,5 +95,5 @@ def is_batch_end(entry: RawEntry) -> bool:
     """Return whether a raw entry is the last of its atomic batch; one without batch numbers is a batch of its own."""
     if entry_values(entry)[_BATCH_FIELD] == b"1/1":
         return True
-    index, total = index_in_batch(entry) or (1, 1)
+    index, total = index_in_batch(entry)
     return index == total

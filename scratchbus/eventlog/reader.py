@@ -140,7 +140,7 @@ def _read_live(
         if entries:
             chunk = EntryChunk(entries, entry_position(entries[-1], keys.shard), entry_id(entries[-1]))
             found[keys.shard] = chunk = _whole_batches_of(chunk, count)
-            _, cursor.batch = index_in_batch(chunk.entries[-1]) or (1, 1)
+            _, cursor.batch = index_in_batch(chunk.entries[-1])
             if has_more or len(chunk.entries) < len(entries):
                 ends[keys.shard] = chunk.at.ms
     if block and is_blocked and not found:

@@ -31,7 +31,7 @@ from scratchbus.eventlog.gaps import find_gaps
 from scratchbus.eventlog.keys import ShardKeys
 from scratchbus.eventlog.lag import end_of
 from scratchbus.eventlog.log_reader import CHUNK, Chunk, LogReader
-from scratchbus.eventlog.raw_entries import RawEntry, entry_fields, entry_id, entry_position, text_of
+from scratchbus.eventlog.raw_entries import RawEntry, entry_fields, entry_position, is_beside, text_of
 from scratchbus.projections import scratch_page
 from scratchbus.projections.projection import Store
 from scratchbus.projections.subjects import projection_of
@@ -248,20 +248,9 @@ def _check_follows(checkpoint: Checkpoint, found: Chunk) -> None:
             " from a backup"
         )
     check_end(checkpoint, tail, origin)
-    _check_neighbors(checkpoint, [*before, *found.entries[:1]])
-
-
-def _check_neighbors(checkpoint: Checkpoint, neighbors: Sequence[RawEntry]) -> None:
-    """Raise LogRewound unless the checkpoint fits between these entries, the one at or before it and the next one."""
-    at = checkpoint.position
-    for entry in neighbors:
-        position = entry_position(entry, at.shard)
-        if position == at:
-            is_consistent = entry_id(entry) == checkpoint.event_id
-        else:
-            is_consistent = position.seq != at.seq and (position.seq < at.seq) == (position < at)
-        if not is_consistent:
-            raise not_folded_from(at.shard, at)
+    for entry in [*before, *found.entries[:1]]:
+        if not is_beside(entry, checkpoint.position, checkpoint.event_id):
+            raise not_folded_from(shard, checkpoint.position)
 
 
 def load_documents(log: Log, fold: Fold, wanted: dict[str, list[str]], checkpoint: Checkpoint, key: str) -> Step[bool]:

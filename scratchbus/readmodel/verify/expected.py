@@ -110,7 +110,7 @@ class ExpectedState:
 
     def apply(self, entry: RawEntry, item: Event | Poison, report: Report) -> None:
         """Fold one entry, and report faults of its position in the log."""
-        self._follow(item.position, index_in_batch(entry) or (1, 1), report)
+        self._follow(item.position, index_in_batch(entry), report)
         self.event_id = entry_id(entry)
         if isinstance(item, Poison):
             self._reject(item.page, item.subject, item.position, item.reason, report)
