@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
 
 from pydantic_core import from_json
 
@@ -52,16 +53,9 @@ _UNNAMED = {Op.ADD, Op.PICK}  # the caller does not name the observation
 _INTERRUPTIONS = EngineError, LogError, ArchiveError, BusClosed
 """The errors of a search that say how to retry the write."""
 
-Wanted = Mapping[bytes, str | None]
-"""The ids of the wanted events, each with its writer, or None if no other event can have the id."""
 
-
-def wanted_events(writes: Sequence[Write]) -> Wanted:
-    """Return the event ids that show whether these writes are in the log."""
-    return {write.event.id.encode(): write.event.by if write.digest else None for write in writes}
-
-
-def _is_wanted(entry: RawEntry, wanted: Wanted) -> bool:
+def _is_wanted(entry: RawEntry, wanted: Mapping[bytes, str | None]) -> bool:
+    """Return whether an entry has one of these event ids and its writer; any writer for None."""
     fields = entry_fields(entry)
     id = fields.get(b"id", b"")
     return id in wanted and (wanted[id] is None or _writer_of(fields) == wanted[id])
@@ -81,9 +75,9 @@ def _writer_of(fields: Mapping[bytes, bytes]) -> object:
 
 
 def search_log(
-    log: Log, shard: int, after: str, wanted: Wanted, *, is_in_doubt: bool = False
+    log: Log, shard: int, after: str, writes: Sequence[Write], *, is_in_doubt: bool = False
 ) -> Step[tuple[str, list[RawEntry]]]:
-    """Search the log after a stream id until it ends or has one of these events.
+    """Search the log after a stream id until it ends or has an event of these writes.
 
     Returns where the script continues, and the events that only the archive has. A log without that id, because another
     server took over, is read from its start. A log with it is read from the first event of that millisecond: while
@@ -93,6 +87,7 @@ def search_log(
     Raises PositionLost if the archive cannot be read, or EngineUnreachable; neither for a write that `is_in_doubt`, for
     which the part of the log read so far may suffice.
     """
+    wanted = {write.event.id.encode(): write.event.by if write.digest else None for write in writes}
     reader = LogReader(log, Position.parse(after)._replace(shard=shard), skips_lost=is_in_doubt)
     first = reader.at._replace(seq=0)
     is_derived = all(b"/" in id for id in wanted)
@@ -198,11 +193,8 @@ def search_retried(log: Log, shard: int, after: str, writes: Sequence[Write]) ->
 
     Returns after which id the script continues, and the events' positions in the archive, if any. Raises EventIdReused.
     """
-    try:
-        scan, archived = yield from search_log(log, shard, after, wanted_events(writes))
-    except _INTERRUPTIONS as error:
-        annotate(error, writes[0].event.id, is_in_doubt=True)
-        raise
+    with _in_doubt(writes):
+        scan, archived = yield from search_log(log, shard, after, writes)
     check_same(writes, archived)
     return scan, positions_of(writes, archived, shard)
 
@@ -214,31 +206,34 @@ def search_lost(
 
     Raises EngineUnreachable once that has taken too long, BusClosed if the bus was closed meanwhile.
     """
-    first = writes[0].event.id
-    if time.monotonic() > started + log.patience:
-        raise annotate(EngineUnreachable(str(cause)), first, is_in_doubt=True) from None
-    yield Pause(backoff(attempt))
-    try:
-        scan, _ = yield from search_log(log, shard, after, wanted_events(writes), is_in_doubt=True)
-    except _INTERRUPTIONS as error:
-        raise annotate(error, first, is_in_doubt=True) from None
+    with _in_doubt(writes):
+        if time.monotonic() > started + log.patience:
+            raise EngineUnreachable(str(cause)) from None
+        yield Pause(backoff(attempt))
+        scan, _ = yield from search_log(log, shard, after, writes, is_in_doubt=True)
     return scan
 
 
-def annotate(error: ScratchbusError, event_id: str, *, is_in_doubt: bool) -> ScratchbusError:
-    """Note in an error the event's id, and whether the event may have been written; return it."""
+@contextmanager
+def _in_doubt(writes: Sequence[Write]) -> Iterator[None]:
+    """Note in the errors raised inside that these writes may have been written."""
+    try:
+        yield
+    except _INTERRUPTIONS as error:
+        annotate(error, writes[0].event.id, is_in_doubt=True)
+        raise error from None
+
+
+def annotate(error: ScratchbusError, event_id: str, *, is_in_doubt: bool) -> None:
+    """Note in an error the event's id, and whether the event may have been written."""
     error.event_id = event_id
     if is_in_doubt:
         error.in_doubt()
-    return error
 
 
 def check_recalled(log: Log, shard: int, writes: Sequence[Write], positions: Sequence[Position]) -> Step[None]:
     """Compare events that the script found under generated ids with the retried writes. Raises EventIdReused."""
     key = log.keys(shard).log
-    try:
+    with _in_doubt(writes):
         found = yield from ask_all(shard, [("XRANGE", key, each.stream_id, each.stream_id) for each in positions])
-    except _INTERRUPTIONS as error:
-        annotate(error, writes[0].event.id, is_in_doubt=True)
-        raise
     check_same(writes, [entry for entries in found for entry in entries])
