@@ -47,10 +47,10 @@ def _newest_of(
     log: Log, shard: int, count: int, before: Position | None, entry_filter: EntryFilter
 ) -> Step[list[AnyEvent]]:
     """Return the last wanted events of one shard, newest first."""
-    keys, end = log.keys(shard), _end(shard, before)
+    keys, until = log.keys(shard), _until(shard, before)
     events: list[AnyEvent] = []
-    chunk = min(count, MAX_CHUNK)
-    while True:
+    end, chunk = until.stream_id, min(count, MAX_CHUNK)
+    while until.ms >= 0:
         rows, tail, origin = yield from ask_all(
             shard, [("XREVRANGE", keys.log, end, "-", "COUNT", chunk), ("GET", keys.tail), ("GET", keys.origin)]
         )
@@ -59,6 +59,7 @@ def _newest_of(
         if len(rows) < chunk or len(events) >= count:
             return events[:count]
         end, chunk = f"({rows[-1][0].decode()}", min(2 * chunk, MAX_CHUNK)
+    return events  # nothing is before the beginning
 
 
 def _newest_of_page(
@@ -91,18 +92,12 @@ def _unfolded(log: Log, after: Position, until: Position, entry_filter: EntryFil
 
 
 def _until(shard: int, before: Position | None) -> Position:
-    """Return the last position of a shard before another one, whether or not there is an event."""
+    """Return the last position of a shard before another one, in the order of time across shards.
+
+    There need not be an event. It has a negative time if nothing can be before the other one.
+    """
     if before is None:
         return Position(MAX_SAFE_INTEGER, MAX_SAFE_INTEGER, shard)
     if shard == before.shard and before.seq:
         return before._replace(seq=before.seq - 1)
     return Position(before.ms if shard < before.shard else before.ms - 1, MAX_SAFE_INTEGER, shard)
-
-
-def _end(shard: int, before: Position | None) -> str:
-    """Return the end for reading a shard: just before a position, in the order of time across shards."""
-    if before is None:
-        return "+"
-    if shard == before.shard:
-        return f"({before.stream_id}" if before.stream_id != "0-0" else "0-0"
-    return str(before.ms) if shard < before.shard else f"({before.ms}-0" if before.ms else "0-0"
