@@ -94,10 +94,6 @@ class Head(NamedTuple):
     tags: Text
     dedupe_key: Rest
 
-    def event_position(self, shard: int) -> Position:
-        """Return the position of the subject's last event."""
-        return Position.parse(self.position)._replace(shard=shard)
-
     @classmethod
     def parse(cls, row: bytes) -> Head:
         """Read the stored form. Raises ValueError for anything else."""

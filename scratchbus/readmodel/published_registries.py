@@ -40,7 +40,7 @@ def read_published(log: Log, subject: str, known: Version = UNPUBLISHED) -> Step
     head = yield from read_head(log, SYSTEM_PAGE, subject)
     if head is None:
         return UNPUBLISHED, None
-    version = Version(head.version, head.event_position(0))
+    version = Version(head.version, Position.parse(head.position))
     if version == known:
         return version, None
     (event,) = yield from known_events(log, [version.position])
