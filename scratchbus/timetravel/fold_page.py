@@ -22,10 +22,10 @@ from scratchbus.eventlog.position_at import event_id_at
 from scratchbus.eventlog.raw_entries import (
     LAYOUT,
     RawEntry,
-    entry_fields,
     entry_id,
     entry_numbers,
     entry_position,
+    entry_values,
     text_of,
     texts_of,
 )
@@ -44,16 +44,14 @@ from scratchbus.timetravel.cut import Cut
 
 Documents = dict[str, Observation]
 
-_SUBJECT, _KIND = LAYOUT.index(b"subject"), LAYOUT.index(b"kind")
-_PAGE = 2 * LAYOUT.index(b"page") + 1  # where an entry has its page
-_SUBJECT_AT = 2 * _SUBJECT + 1  # and its subject
-_page_and_name, _values = itemgetter(_PAGE - 1, _PAGE), itemgetter(1)
+_SUBJECT, _KIND, _PAGE = map(LAYOUT.index, (b"subject", b"kind", b"page"))
+_page_and_name, _values = itemgetter(2 * _PAGE, 2 * _PAGE + 1), itemgetter(1)
 _DENSE = 3  # a page that has one of so many events is read with the others: the engine is quicker at it
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class FoldedPage:
-    """A past page, in memory."""
+    """A past page, in memory; see `Reads`."""
 
     page: str
     in_memory: PageInMemory
@@ -77,8 +75,7 @@ class FoldedPage:
 
     def added_seq_of(self, id: str) -> Step[int | None]:
         """See `Reads`."""
-        yield from ()
-        found = self.in_memory.get(id)
+        found = (yield from self.get([id])).get(id)
         return None if found is None else found.added_seq
 
 
@@ -121,7 +118,11 @@ class OpenSnapshotCollector:
 
         The page has had `count` events, of which the last are `on_page`.
         """
-        changed = documents if self._open is None else dict.fromkeys(map(_subject_of, on_page))
+        changed = (
+            documents
+            if self._open is None
+            else dict.fromkeys(text_of(entry_values(entry)[_SUBJECT]) for entry in on_page)
+        )
         self._open = self._open or {}
         for id in changed:
             document = documents.get(id)
@@ -214,21 +215,7 @@ def _entries_on_page(entries: list[RawEntry], page: bytes) -> list[RawEntry]:
         found = []
     if found.count((b"page", page)) == len(entries):
         return entries
-    return [entry for entry in entries if _is_on_page(entry, page)]
-
-
-def _subject_of(entry: RawEntry) -> str:
-    flat = entry[1]
-    if len(flat) > _SUBJECT_AT and flat[_SUBJECT_AT - 1] == b"subject":
-        return text_of(flat[_SUBJECT_AT])
-    return text_of(entry_fields(entry).get(b"subject", b""))
-
-
-def _is_on_page(entry: RawEntry, page: bytes) -> bool:
-    flat = entry[1]
-    if len(flat) > _PAGE and flat[_PAGE - 1] == b"page":
-        return bool(flat[_PAGE] == page)
-    return entry_fields(entry).get(b"page") == page
+    return [entry for entry in entries if entry_values(entry)[_PAGE] == page]
 
 
 def apply(documents: Documents, item: Event | Poison) -> None:

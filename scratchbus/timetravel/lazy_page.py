@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from scratchbus.commands.read import Reads
-from scratchbus.domain.checks import check_limit
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Step, ask
@@ -20,24 +19,18 @@ from scratchbus.readmodel import snapshots
 from scratchbus.readmodel.history import history
 from scratchbus.readmodel.scope import Core
 from scratchbus.timetravel.cut import Cut
-from scratchbus.timetravel.fold_page import Documents, OpenSnapshotCollector, apply, fold_events
+from scratchbus.timetravel.fold_page import Documents, FoldedPage, OpenSnapshotCollector, apply, fold_events
 
 
 @dataclass(slots=True)
-class LazyPage:
-    """A past page; `in_memory` has at least its open observations, as `Reads`; `fold` builds the whole page, slowly."""
+class LazyPage(FoldedPage):
+    """A past page of which at least the open observations are in memory; `fold` builds the whole page, slowly."""
 
     core: Core
     names: PageKeys
     cut: Cut
-    in_memory: PageInMemory
     fold: Callable[[], Step[Reads]]
     folded: Reads | None = None
-
-    @property
-    def page(self) -> str:
-        """See `Reads`."""
-        return self.names.page
 
     def get(self, ids: list[str]) -> Step[Documents]:
         """See `Reads`."""
@@ -45,27 +38,15 @@ class LazyPage:
         missing = [id for id, each in found.items() if each is None]
         if missing and (yield from _are_damaged(self.core.log, self.names, missing)):
             return (yield from (yield from self._folded()).get(ids))
-        closed = PageInMemory(
-            (yield from read_closed(self.core.log, self.names, self.cut, missing)).values(), self.cut.ms
-        )
+        documents = yield from read_closed(self.core.log, self.page, self.cut.position, missing)
+        closed = PageInMemory(documents.values(), self.cut.ms)
         return {id: each for id in ids if (each := found[id] or closed.get(id)) is not None}
-
-    def active(self, limit: int | None) -> Step[list[Observation]]:
-        """See `Reads`."""
-        yield from ()
-        check_limit(limit)
-        return self.in_memory.active(limit)
 
     def search(self, criteria: Filter, limit: int | None, below_seq: int | None) -> Step[list[Observation]]:
         """See `Reads`."""
         if criteria.status and all(self._is_open(status) for status in criteria.status):
             return matching(self.in_memory, criteria, limit, below_seq)
         return (yield from (yield from self._folded()).search(criteria, limit, below_seq))
-
-    def added_seq_of(self, id: str) -> Step[int | None]:
-        """See `Reads`."""
-        found = (yield from self.get([id])).get(id)
-        return None if found is None else found.added_seq
 
     def _is_open(self, status: str) -> bool:
         """Return whether a status with this name is open in every lifecycle that has it."""
@@ -99,16 +80,16 @@ def read_open(
     yield from fold_events(log, names.page, cursor, cut.position, documents, collector=collector, reopened=reopened)
     if not reopened:  # snapshots written during the fold lack them
         yield from snapshots.store_open(log.keys(start.shard), names, collector.snapshots, erased)
-    documents |= yield from read_closed(log, names, cut, [*reopened])
-    return LazyPage(core, names, cut, PageInMemory(documents.values(), cut.ms), fold)
+    documents |= yield from read_closed(log, names.page, cut.position, reopened)
+    return LazyPage(names.page, PageInMemory(documents.values(), cut.ms), core, names, cut, fold)
 
 
-def read_closed(log: Log, names: PageKeys, cut: Cut, ids: list[str]) -> Step[Documents]:
-    """Fold the histories of observations, up to a moment. Raises PositionLost."""
+def read_closed(log: Log, page: str, until: Position, ids: Iterable[str]) -> Step[Documents]:
+    """Fold the histories of observations, up to a position. Raises PositionLost."""
     documents: Documents = {}
     for id in ids:
-        for event in (yield from history(log, names.page, id)):
-            if event.position <= cut.position:
+        for event in (yield from history(log, page, id)):
+            if event.position <= until:
                 apply(documents, event)
     return documents
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -21,7 +21,7 @@ from scratchbus.eventlog.cursor import Cursor
 from scratchbus.eventlog.raw_entries import entry_fields, text_of
 from scratchbus.eventlog.reader import CHUNK, read
 from scratchbus.projections.subjects import IN_PLACE
-from scratchbus.readmodel.history import history
+from scratchbus.timetravel.lazy_page import read_closed
 
 _LINK = re.compile(rb"(\d{1,15}-\d{1,15})?")
 
@@ -49,7 +49,8 @@ class UndoneEvents:
             states = yield from states_before(log, page, added)
             if not later.is_linked:
                 unknown = [id for id, before in added.items() if not before]
-                states |= yield from _states_at(log, page, known.cursor.position, unknown)
+                found = yield from read_closed(log, page, known.cursor.position, unknown)
+                states |= {id: found.get(id) for id in unknown}
             self.known = known = Known(later.cursor, {**known.states, **states})  # in one step, for other readers
         return known.states
 
@@ -91,14 +92,4 @@ def states_before(log: Log, page: str, before: Mapping[str, str]) -> Step[dict[s
     for id, at in before.items():
         for event in chains.get(at, ()):
             states[id], _ = IN_PLACE.fold(states[id], event)
-    return states
-
-
-def _states_at(log: Log, page: str, at: Position, ids: Iterable[str]) -> Step[dict[str, Observation | None]]:
-    """Return each observation at a position, from its history."""
-    states: dict[str, Observation | None] = dict.fromkeys(ids)
-    for id in states:
-        for event in (yield from history(log, page, id)):
-            if event.position <= at:
-                states[id], _ = IN_PLACE.fold(states[id], event)
     return states

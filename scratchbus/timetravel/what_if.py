@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from scratchbus.domain.event import Event
+from scratchbus.domain.position import in_time
 from scratchbus.engine.steps import Step
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.codec import Poison
@@ -44,8 +45,10 @@ def fold_without(
         for shard, entries in chunks:
             items = [LogEntry(entry, shard) for entry in entries]
             batches += _batches(item for item in items if item.position <= ends[shard])
-        batches.sort(key=_order)
-        split = bisect_left(batches, batches[-1][0].position.ms, key=_ms) if batches else 0
+        batches.sort(key=lambda batch: in_time(batch[0].position))
+        split = (
+            bisect_left(batches, batches[-1][0].position.ms, key=lambda batch: batch[0].position.ms) if batches else 0
+        )
         unsettled = batches[split:]
         _fold(exclusion, page, batches[:split], documents)
         if progress is not None:
@@ -76,15 +79,6 @@ def _batches(items: Iterable[LogEntry]) -> Iterator[list[LogEntry]]:
             batch = []
     if batch:
         yield batch
-
-
-def _order(batch: list[LogEntry]) -> tuple[int, int, int]:
-    ms, seq, shard = batch[0].position
-    return ms, shard, seq
-
-
-def _ms(batch: list[LogEntry]) -> int:
-    return batch[0].position.ms
 
 
 def _exclude_dependents(exclusion: SourceExclusion, batches: list[list[LogEntry]]) -> None:
