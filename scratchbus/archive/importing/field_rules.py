@@ -76,7 +76,6 @@ _Delay = Annotated[int, Field(ge=0, le=_MAX_MS)]
 _Count = Annotated[int, Field(ge=1, le=MAX_SAFE_INTEGER)]
 _Text = Annotated[str, Field(max_length=MAX_BYTES)]
 _Texts = Annotated[list[_Text], Field(max_length=MAX_EVIDENCE)]
-_NotepadText = Annotated[str, Field(max_length=MAX_NOTEPAD)]
 _LongText = Annotated[str, Field(max_length=MAX_NOTEPAD)]
 _Counted = Annotated[int, Field(ge=0, le=MAX_SAFE_INTEGER)]
 _Id = Annotated[str, AfterValidator(check_id)]
@@ -139,9 +138,9 @@ _RULES: dict[str, Any] = {
     ],
     "observations": dict[_Id, _Count],
     "tokens": Annotated[int, Field(ge=0)],
-    "notepad.content": _NotepadText,
-    "find": _NotepadText,
-    "replace": _NotepadText,
+    "notepad.content": _LongText,
+    "find": _LongText,
+    "replace": _LongText,
     "note.content": _checked(check_content, limit=4 * MAX_BYTES),  # its limit is in characters
     "note.tags": _checked(check_tags, maximum=MAX_EVIDENCE),
     "preference.key": _checked(check_key),
