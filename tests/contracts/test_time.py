@@ -376,6 +376,16 @@ def test_a_late_expirer_leaves_closed_reminders_alone(connect):
     assert kinds(page, left.id)[-1] == "status_changed"
 
 
+def test_a_sweep_records_what_had_expired_before_the_clock_was_set_back(bus, page, clock):
+    expiring = page.add("observation", "expiring", ttl="1m")
+    clock.advance("2m")
+    page.add("observation", "later")
+    project(bus)
+    clock.set(clock.ms - 3_600_000)
+    assert bus.converse(sweep(bus.core)) == 1
+    assert kinds(page, expiring.id)[-1] == "status_changed"
+
+
 def test_a_late_sweep_does_not_expire_extended_observations(connect, clock):
     bus, other = connect("a"), connect("b")
     prolonged, repeated, expiring = (
