@@ -24,11 +24,22 @@ CHECK_SECONDS = 0.1
 MAX_PAUSE = 5.0
 """The most seconds between two attempts at a renewal that keeps failing."""
 
+
+def pause_for(seconds: float) -> float:
+    """Return the longest such pause for a lease or claim of this length; it must not end soon after a repair."""
+    return min(MAX_PAUSE, seconds / 6)
+
+
 logger = stderr_logger()
 
 
 class Renewable(Protocol):
-    """A lease or claim to renew, or a live page whose clock must be updated."""
+    """A lease or claim to renew, or a live page whose clock must be updated.
+
+    If its renewal keeps failing, it is tried again after `max_pause` seconds at the latest.
+    """
+
+    max_pause: float
 
     def is_due(self, now: float) -> bool:
         """Return whether it is time to renew it, by the monotonic clock (seconds)."""
@@ -40,7 +51,7 @@ class Renewable(Protocol):
 
 
 class Failures:
-    """The renewals that fail: each is tried again after a pause that doubles, up to MAX_PAUSE."""
+    """The renewals that fail: each is tried again after a pause that doubles, up to its `max_pause`."""
 
     def __init__(self) -> None:
         self._failed: dict[int, tuple[float, float]] = {}  # by identity: the last pause, and when it ends
@@ -53,7 +64,7 @@ class Failures:
     def add(self, renewable: Renewable, problem: Exception) -> None:
         """Log the failure of a renewal, and lengthen its pause."""
         last, _ = self._failed.get(id(renewable), (CHECK_SECONDS, 0.0))
-        pause = min(MAX_PAUSE, 2 * last)
+        pause = min(renewable.max_pause, 2 * last)
         self._failed[id(renewable)] = pause, time.monotonic() + pause
         logger.warning("a renewal failed; trying again", reason=f"{type(problem).__name__}: {problem}")
 

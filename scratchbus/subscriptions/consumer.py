@@ -11,6 +11,7 @@ from secrets import token_hex
 
 from scratchbus.domain.position import Position, in_time
 from scratchbus.domain.values import Duration, delay_ms, duration_seconds
+from scratchbus.engine.renewal import pause_for
 from scratchbus.engine.retry_limits import JITTER, backoff
 from scratchbus.engine.steps import Step
 from scratchbus.errors import (
@@ -67,7 +68,7 @@ class Consumer:
         self._terms = terms
         self._delay = delay_ms(terms.retry_delay, "retry_delay") / 1000
         self._handler_timeout = duration_seconds(terms.handler_timeout, "handler_timeout")
-        self._lease_ms = round(lease * 1000)
+        self._lease_ms, self.max_pause = round(lease * 1000), pause_for(lease)
         self._make, self._owner, self._wake, self._feed = make, owner, wake, feed
         self._process = core.process
         self._token = token_hex(8)

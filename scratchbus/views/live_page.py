@@ -17,6 +17,7 @@ from weakref import WeakSet
 from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
+from scratchbus.engine.renewal import MAX_PAUSE
 from scratchbus.engine.retry_limits import backoff
 from scratchbus.engine.steps import Pause, Step
 from scratchbus.errors import BusClosed, CodeTooOld, LogError, LogGap, LogRewound, PositionLost, ScratchbusError
@@ -68,6 +69,8 @@ W = TypeVar("W", bound=Watcher)
 
 class LivePage:
     """One page of a bus that follows the log. Its `lock` guards everything that readers see."""
+
+    max_pause = MAX_PAUSE
 
     def __init__(self, core: Core, page: str, feed: Feed, spawn: Callable[[Step[None]], object]) -> None:
         self.page = page

@@ -13,6 +13,7 @@ from scratchbus.commands.claim import TRIED, Picked, PickFilter, ReleaseTerms
 from scratchbus.commands.execution import Command, execute
 from scratchbus.domain.observation import Claim, Observation
 from scratchbus.domain.values import Duration, delay_ms, duration_ms, duration_seconds
+from scratchbus.engine.renewal import pause_for
 from scratchbus.engine.retry_limits import JITTER
 from scratchbus.engine.steps import Step
 from scratchbus.errors import (
@@ -82,6 +83,7 @@ class JobState:
         self.page = page
         self._core = core
         self._ttl_ms = duration_ms(ttl) or 0
+        self.max_pause = pause_for(self._ttl_ms / 1000)
         self._terms = terms
         self._started_at = self._renewed_at = picked.asked_at
         self._not_before = 0.0

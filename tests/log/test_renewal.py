@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -17,6 +18,8 @@ from tests.waiting import PATIENCE
 
 class Slow:
     """A renewal that takes until `may_end` to be cancelled."""
+
+    max_pause = renewal.MAX_PAUSE
 
     def __init__(self) -> None:
         self.has_begun, self.is_ending, self.may_end = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -52,7 +55,8 @@ async def test_closing_a_keeper_can_be_cancelled() -> None:
 class Refused:
     """A renewal that the engine always refuses; it notes when, by a clock that each check advances."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, max_pause: float = renewal.MAX_PAUSE) -> None:
+        self.max_pause = max_pause
         self.times, self.is_over = list[float](), threading.Event()
         self._clock, self._start = ProcessClock(), 0.0
         self._start = self._clock.monotonic()
@@ -92,3 +96,12 @@ async def test_an_async_renewal_that_keeps_failing_is_tried_less_and_less_often(
     assert await asyncio.to_thread(refused.is_over.wait, PATIENCE)
     await keeper.close()
     refused.assert_rarely_tried()
+
+
+def test_a_failing_renewal_of_a_short_lease_is_tried_again_before_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = Refused(monkeypatch, renewal.pause_for(3))
+    keeper = Keeper(lambda _: None)
+    keeper.add(refused)
+    assert refused.is_over.wait(PATIENCE)
+    keeper.close()
+    assert max(after - before for before, after in pairwise(refused.times)) < 1

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from scratchbus.engine.queues import Queues
-from scratchbus.engine.renewal import Keeper
+from scratchbus.engine.renewal import MAX_PAUSE, Keeper
 from scratchbus.engine.steps import Queued
 from scratchbus.subscriptions.concurrency import run_together
 from tests.waiting import eventually
@@ -60,6 +60,7 @@ def test_queued_jobs_are_done_by_the_caller_before_them(monkeypatch):
 def test_the_keeper_renews_what_is_added_later(monkeypatch):
     class Lease:
         is_renewed = False
+        max_pause = MAX_PAUSE
 
         def is_due(self, now: float) -> bool:
             return True
