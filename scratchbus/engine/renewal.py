@@ -56,10 +56,10 @@ class Failures:
     def __init__(self) -> None:
         self._failed: dict[int, tuple[float, float]] = {}  # by identity: the last pause, and when it ends
 
-    def is_pausing(self, renewable: Renewable, now: float) -> bool:
-        """Return whether this failed too short a time ago to be tried again."""
-        _, until = self._failed.get(id(renewable), (0.0, now))
-        return now < until
+    def due(self, renewables: list[Renewable]) -> list[Renewable]:
+        """Return what is due, without what failed too short a time ago to be tried again."""
+        now = time.monotonic()
+        return [each for each in renewables if each.is_due(now) and self._failed.get(id(each), (0.0, now))[1] <= now]
 
     def add(self, renewable: Renewable, problem: Exception) -> None:
         """Log the failure of a renewal, and lengthen its pause."""
@@ -115,12 +115,7 @@ class Keeper:
     def _renew_due(self) -> None:
         while True:
             with self._lock:
-                now = time.monotonic()
-                due = [
-                    renewable
-                    for renewable in self._renewables
-                    if renewable.is_due(now) and not self._failures.is_pausing(renewable, now)
-                ]
+                due = self._failures.due(self._renewables)
                 if not self._renewables:
                     self._is_running = False
                     return
@@ -173,10 +168,7 @@ class AsyncKeeper:
 
     async def _renew_due(self) -> None:
         while self._renewables:
-            now = time.monotonic()
-            for renewable in [renewable for renewable in self._renewables if renewable.is_due(now)]:
-                if self._failures.is_pausing(renewable, now):
-                    continue
+            for renewable in self._failures.due(self._renewables):
                 try:
                     await self._run(renewable.keep())
                 except Exception as problem:  # one failure must not stop the others

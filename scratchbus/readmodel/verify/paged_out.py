@@ -45,7 +45,8 @@ class PagedOutCheck:
     def run(self) -> Step[None]:
         """Compare each of them."""
         for page in self._wanted.tip.pages:
-            for name in (yield from self._tables(page)):
+            tables = yield from ask(self._shard, "HGETALL", PageKeys(self._keys, page, self._wanted.base.build).tables)
+            for name in _names(tables):
                 table = yield from load_table(self._log, self._shard, name)
                 self._wanted.absent |= {(page, id_text(id)) for id in table.ids()}
         pages: dict[str, list[str]] = defaultdict(list)
@@ -77,10 +78,6 @@ class PagedOutCheck:
         row, *scores = yield from self._read([("HGET", names.docs, id), *(("ZSCORE", key, id) for key in keys)])
         if row is not None and None in scores and self._wanted.base.observation(names.page, id) == document:
             self._verified.add("paged", f"{names.paged} {id}", "is stored, and missing in an index")
-
-    def _tables(self, page: str) -> Step[list[TableName]]:
-        names = PageKeys(self._keys, page, self._wanted.base.build)
-        return _names((yield from ask(self._shard, "HGETALL", names.tables)))
 
 
 def _names(flat: Sequence[bytes]) -> list[TableName]:
