@@ -704,6 +704,30 @@ def test_lost_scopes_take_their_actions_and_rows_along(
 
 
 @pytest.mark.browser
+def test_scopes_lost_before_the_stream_began_are_noticed(
+    open_console: Opened, served: Served, bus: Bus, tmp_path: Path
+) -> None:
+    """The stream never ends because of them."""
+    bus.page("shell:early").add("observation", "for readers")
+    path = tmp_path / "tokens.yaml"
+    secret = McpTokens(path).add("ann", McpIdentity.of("ann"), scopes=["read", "publish"])
+    with serve(served.url, tokens=path) as strict:
+        console = open_console(strict, sees_failures=True)
+        window = console.window
+        window.goto(f"{strict.origin}/#/now?page=shell:early")
+        streams = re.compile(r"/events\?after=")
+        held: list[Route] = []
+        window.route(streams, lambda route: route.continue_() if held else held.append(route))
+        with window.expect_request(streams):
+            sign_in(window, secret)
+        add = window.get_by_role("button", name="Add", exact=True)
+        expect(add).to_be_visible()
+        change_scopes(path, "publish", "act")
+        held[0].continue_()
+        expect(add).to_have_count(0)
+
+
+@pytest.mark.browser
 def test_a_granted_scope_is_noticed_when_the_window_is_shown(
     open_console: Opened, served: Served, bus: Bus, tmp_path: Path
 ) -> None:

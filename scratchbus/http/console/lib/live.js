@@ -86,8 +86,14 @@ function connect() {
   source = new EventSource(address("/events", { after: last }));
   for (const kind of EVENT_KINDS) source.addEventListener(kind, take);
   for (const name of ["position-lost", "rewound"]) source.addEventListener(name, restart);
-  source.onopen = () => ((delay = SOONEST), (isDenied.value = false));
+  source.onopen = opened;
   source.onerror = again;
+}
+
+function opened() {
+  delay = SOONEST;
+  isDenied.value = false;
+  checkCaller(); // it does not end when scopes changed before it began
 }
 
 /** After the stream broke: find out why, and try again. */
