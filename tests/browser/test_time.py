@@ -283,6 +283,27 @@ def test_a_slow_clock_of_the_browser_does_not_matter(console: Console, bus: Bus)
 
 
 @pytest.mark.browser
+def test_a_late_answer_does_not_turn_the_clock_back(console: Console, bus: Bus) -> None:
+    """The Date header says when the server wrote it; an event since then is not in the future."""
+    page = bus.page("time:late")
+    window = console.open("#/now?page=time:late")
+    window.wait_for_selector(".slider")
+    first = page.add("observation", "first")
+    page.add("observation", "second")
+    console.expect_rows("second", "first")
+    window.evaluate(
+        """async () => {
+            const { setClockBy } = await import("/console/lib/time.js");
+            setClockBy(new Date(Date.now() - 60_000).toUTCString(), Date.now() - 61_000);
+        }"""
+    )
+    field = window.get_by_label("Moment").and_(window.locator("input"))
+    field.fill(str(first.position))
+    field.press("Enter")
+    eventually(lambda: moment_of(window) == str(first.position), "the first event")
+
+
+@pytest.mark.browser
 @pytest.mark.parametrize("how", ["typed", "link", "page"])
 def test_leaving_the_moment_that_plays_stops_playing(console: Console, bus: Bus, how: str) -> None:
     """The moment that someone chose stays, whatever the next event would have been."""

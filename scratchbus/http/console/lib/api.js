@@ -64,6 +64,7 @@ export function newKey() {
 async function send(method, resource, { query = {}, body, headers = {}, signal }) {
   const given = body === undefined ? {} : { "Content-Type": "application/json" };
   const begun = epoch.peek();
+  const sent = Date.now();
   let response;
   try {
     response = await fetch(address(resource, query), {
@@ -78,7 +79,7 @@ async function send(method, resource, { query = {}, body, headers = {}, signal }
     if (error.name !== "AbortError") noteState("server-away");
     throw error;
   }
-  setClockBy(response.headers.get("Date"));
+  setClockBy(response.headers.get("Date"), sent);
   if (!response.ok) throw await problemOf(response, begun);
   if (["connecting", "server-away"].includes(connection.peek().state)) noteState("live");
   if (response.status === 204) return null;

@@ -11,13 +11,16 @@ export const serverNow = () => Date.now() + ahead;
 setInterval(() => (tick.value = serverNow()), 1000);
 
 /**
- * Set the clock by the Date header of an answer; small differences say nothing. Servers write the header once a second, in
- * whole seconds: the clock is set to the latest that theirs may be, so that an event just added is not in the future.
+ * Set the clock by the Date header of an answer to a request sent at a time of this clock; small differences say nothing.
+ * Servers write the header once a second, in whole seconds, and an answer may be late: the clock is set to the latest that
+ * theirs may be, so that an event just added is not in the future, and stays while it is none that theirs cannot be.
  */
-export function setClockBy(header) {
-  const difference = Date.parse(header) - Date.now();
-  const next = Math.abs(difference) > 2000 ? difference + 2000 : 0;
-  if (Math.abs(next - ahead) > 1500) {
+export function setClockBy(header, sent) {
+  const least = Date.parse(header) - Date.now();
+  const most = Date.parse(header) + 2000 - sent;
+  const next = least <= 2000 && most >= 0 ? 0 : most;
+  const mayBe = least + 500 <= ahead && ahead <= most + 1500;
+  if (Math.abs(next - ahead) > 1500 && !mayBe) {
     ahead = next;
     tick.value = serverNow();
   }
