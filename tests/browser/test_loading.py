@@ -158,7 +158,8 @@ def test_events_from_before_a_late_stream_are_shown(open_console: Opened, served
 
 @pytest.mark.browser
 @pytest.mark.parametrize(
-    ("view", "part"), [("now", "/observations?"), ("what-if", "/events?last=1"), ("memory", "/sessions")]
+    ("view", "part"),
+    [("now", "/observations?"), ("story", "/observations?"), ("what-if", "/events?last=1"), ("memory", "/sessions")],
 )
 def test_a_view_that_loads_slowly_says_so(console: Console, view: str, part: str) -> None:
     """Until its data is there, it is not merely empty."""

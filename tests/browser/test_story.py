@@ -176,3 +176,38 @@ def test_a_story_is_printed_whole_in_dark_letters(open_console: Opened, served: 
     assert story.evaluate("story => getComputedStyle(story).color") == "rgb(27, 28, 32)"
     expect(window.locator("footer.time")).to_be_hidden()
     expect(window.get_by_role("navigation")).to_be_hidden()
+
+
+@pytest.mark.browser
+def test_tags_of_the_first_event_stand_in_one_line_with_its_other_facts(console: Console, bus: Bus) -> None:
+    """A box that cuts its text has no baseline of its text."""
+    page = bus.page("story:tags")
+    alert = page.add("risk_alert", "Failed SSH passwords", tags=["security", "ssh"])
+    window = console.open(f"#/story?page={page.name}&selected={alert.id}")
+    middles = window.locator(".life-step .hint", has_text="confidence").evaluate(
+        """facts => {
+            const texts = document.createTreeWalker(facts, NodeFilter.SHOW_TEXT);
+            const found = [];
+            while (texts.nextNode()) {
+                const range = document.createRange();
+                range.selectNodeContents(texts.currentNode);
+                const { top, bottom, width } = range.getBoundingClientRect();
+                if (width) found.push((top + bottom) / 2);
+            }
+            return [found[0], found.at(-1)];
+        }"""
+    )
+    assert abs(middles[0] - middles[1]) <= 1
+
+
+@pytest.mark.browser
+def test_a_page_without_observations_says_how_its_stories_begin(console: Console, bus: Bus) -> None:
+    """It leads to where one can be added, and to the closed ones."""
+    window = console.open("#/story?page=story:none")
+    expect(window.get_by_role("heading", name="Nothing is open on story:none")).to_be_visible()
+    main = window.get_by_role("main")
+    expect(main).to_contain_text("A story is the life of one observation")
+    page = bus.page("story:none")
+    page.resolve(page.add("observation", "done").id)
+    main.get_by_role("link", name="closed ones").click()
+    console.expect_rows("done")

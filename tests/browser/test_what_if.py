@@ -214,3 +214,13 @@ def test_events_of_a_silenced_source_do_not_appear_in_now(open_console: Opened, 
         loud.page("what-if:live").add("observation", "of the silenced source")
         desk.page("what-if:live").add("observation", "second of the desk")
         console.expect_rows("second of the desk", "first of the desk")
+
+
+@pytest.mark.browser
+def test_what_if_of_a_new_page_says_how_it_begins(console: Console) -> None:
+    """Nothing is closed on it, and it has no other moment."""
+    window = console.open("#/what-if?page=what-if:new")
+    expect(window.get_by_role("heading", name="Nothing is on what-if:new yet")).to_be_visible()
+    expect(window.get_by_role("button", name="Show closed ones")).to_have_count(0)
+    window.get_by_role("main").get_by_role("link", name="Add an observation").click()
+    expect(window.get_by_role("heading", name="No page is called what-if:new yet")).to_be_visible()

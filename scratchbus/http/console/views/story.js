@@ -11,7 +11,7 @@ import { useKeys } from "../lib/keys.js";
 import { act, actionsFor, keysOfActions } from "../ui/actions.js";
 import { LinkedText } from "../ui/linked.js";
 import { Content, ObservationBadge, Priority, Status, Tags, Type } from "../ui/observation.js";
-import { Empty, ProblemNote } from "../ui/problem.js";
+import { Empty, Loading, ProblemNote } from "../ui/problem.js";
 import { Countdown } from "../ui/times.js";
 import { Graph } from "./story/graph.js";
 import { Life } from "./story/life.js";
@@ -114,7 +114,14 @@ function Choose() {
   const { data, error, reload } = useLoad((signal) => read(pagePath(page.value, "observations"), { status: statusesOf("open"), limit: 200 }, { signal }), [page.value], { on: (event) => event.page === page.peek() });
   const rows = (data?.items ?? []).map(whole).sort(byPriority);
   if (error) return html`<${ProblemNote} error=${error} retry=${reload} />`;
-  return html`<${Empty} title=${rows.length ? "Whose story?" : `Nothing is open on ${visible(page.value)}`}>
-    <p>Its life, the evidence around it, who read it, and what came of it. Select a row in <a href=${link({}, "now")}>Now</a> and press <kbd>2</kbd>${rows.length ? ", or take one of these:" : "."}</p>
-    ${rows.length > 0 && html`<ul class="badges choices">${rows.slice(0, FEW).map((each) => html`<li key=${each.id}><${ObservationBadge} observation=${each} view="story" /></li>`)}</ul>`}<//>`;
+  if (!data) return html`<${Loading} />`;
+  if (!rows.length) return html`<${NothingOpen} />`;
+  return html`<${Empty} title="Whose story?">
+    <p>Its life, the evidence around it, who read it, and what came of it. Select a row in <a href=${link({}, "now")}>Now</a> and press <kbd>2</kbd>, or take one of these:</p>
+    <ul class="badges choices">${rows.slice(0, FEW).map((each) => html`<li key=${each.id}><${ObservationBadge} observation=${each} view="story" /></li>`)}</ul><//>`;
 }
+
+const NothingOpen = () => html`<${Empty} title="Nothing is open on ${visible(page.value)}${isPast.value ? " then" : ""}">
+  <p>A story is the life of one observation, the evidence around it, who read it, and what came of it.</p>
+  <p>${isPast.value ? html`Choose another moment below, or <a href=${link({ q: "status:all" }, "now")}>a closed observation</a>.`
+    : html`<a href=${link({}, "now")}>Add an observation</a>, or show <a href=${link({ q: "status:all" }, "now")}>closed ones</a>; then select its row and press <kbd>2</kbd>.`}</p><//>`;

@@ -3,7 +3,7 @@ import { html, useMemo, useState } from "../lib/base.js";
 import { without } from "../lib/api.js";
 import { useKeys } from "../lib/keys.js";
 import { useLoad } from "../lib/load.js";
-import { go, param } from "../lib/route.js";
+import { go, link, param } from "../lib/route.js";
 import { page } from "../lib/state.js";
 import { count, countShown, Text, visible } from "../lib/text.js";
 import { isPast } from "../lib/time.js";
@@ -41,7 +41,7 @@ export default function WhatIf() {
       ${silent.length > 0 && html`<label class="check"><input type="checkbox" checked=${all.value !== ""} onChange=${(event) => go({ all: event.target.checked ? "yes" : null }, { replace: true })} /> Also what is the same</label>`}
       <label class="check"><input type="checkbox" checked=${closed.value !== ""} onChange=${(event) => go({ closed: event.target.checked ? "yes" : null }, { replace: true })} /> Also closed ones</label>
     </div>
-    ${rows.length > 0 ? html`<${Sides} rows=${rows} all=${data.rows} silent=${data.silent} at=${data.at} />` : html`<${Nothing} silent=${data.silent} total=${data.rows.length} />`}
+    ${rows.length > 0 ? html`<${Sides} rows=${rows} all=${data.rows} silent=${data.silent} at=${data.at} />` : html`<${Nothing} silent=${data.silent} total=${data.rows.length} isNew=${!data.sources.length && !isPast.value} />`}
   </div>`;
 }
 
@@ -89,9 +89,11 @@ function Changed({ fields }) {
   return shown.length > 0 && html`<dl class="field-diffs">${shown.map(([name, change]) => html`<${FieldDiff} key=${name} name=${name} before=${change.before} after=${change.after} />`)}</dl>`;
 }
 
-function Nothing({ silent, total }) {
+function Nothing({ silent, total, isNew }) {
   if (silent.length && total) return html`<${Empty} title="Nothing differs"><p>The page would have been the same without <${Text} value=${silent.join(" and ")} />.</p>
     <p><button type="button" onClick=${() => go({ all: "yes" }, { replace: true })}>Show the whole page</button></p><//>`;
+  if (isNew) return html`<${Empty} title="Nothing is on ${visible(page.value)} yet"><p>Here you see what the page would be if some sources had said nothing.</p>
+    <p><a href=${link({}, "now")}>Add an observation</a>, or choose another page with <kbd>p</kbd>.</p><//>`;
   return html`<${Empty} title="Nothing is open on ${visible(page.value)}${isPast.value ? " then" : ""}"><p>Choose another page with <kbd>p</kbd>, or another moment below.</p>
     <p><button type="button" onClick=${() => go({ closed: "yes" }, { replace: true })}>Show closed ones</button></p><//>`;
 }

@@ -74,5 +74,5 @@ function Step({ event, changes }) {
 function Beginning({ event }) {
   const facts = [`confidence ${event.confidence}`, `priority ${event.priority}`, event.owner && `for ${event.owner}`, event.ttl && `for ${duration(event.ttl)}`, event.times > 1 && count(event.times, "time")];
   return html`<${Content} tag="p" className="life-content" value=${event.content} />
-    <p class="hint"><${Text} value=${facts.filter(Boolean).join(" · ")} /> <${Tags} tags=${event.tags ?? []} /></p>`;
+    <p class="hint life-facts"><span><${Text} value=${facts.filter(Boolean).join(" · ")} /></span> <${Tags} tags=${event.tags ?? []} /></p>`;
 }
