@@ -405,9 +405,9 @@ class Page:
         This reads the whole log of all pages up to then; `progress` is called with the number of events read and the
         total.
 
-        A text is a position or an ISO 8601 time; a time without a zone is UTC. Raises InvalidPosition for anything else
-        or for the future, LogRewound for a position that the log does not have, and PositionLost for one that it no
-        longer has.
+        A text is a position or a time: ISO 8601, in UTC unless it has a zone, or local time such as "14:02",
+        "yesterday 14:02" or "10m ago". Raises InvalidPosition for anything else or for the future, LogRewound for a
+        position that the log does not have, and PositionLost for one that it no longer has.
         """
         past = self._bus.converse(timetravel.as_of(self._bus.core, self.name, when, without_sources, progress))
         return timetravel.PastPage(self._bus, past)
