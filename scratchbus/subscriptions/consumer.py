@@ -15,6 +15,7 @@ from scratchbus.engine.renewal import pause_for
 from scratchbus.engine.retry_limits import JITTER, backoff
 from scratchbus.engine.steps import Step
 from scratchbus.errors import (
+    ArchiveUnavailable,
     EngineFull,
     EngineLoading,
     EngineReadOnly,
@@ -74,8 +75,7 @@ class Consumer:
         self._token = token_hex(8)
         self._is_declared = False
         self._tags = Tags(core)
-        self._failures = 0
-        self._not_before = 0.0
+        self._failures, self._not_before = 0, 0.0
         self._writing = set[object]()  # one for each thread or task that writes; a counter would need a lock
 
     # -- the path of every event -------------------------------------------------------------------------------------
@@ -120,9 +120,10 @@ class Consumer:
         return [tail.feed.shard for tail in window.tails]
 
     def pause_after(self, problem: ScratchbusError) -> float:
-        """Record an error of the engine; return the seconds to wait before the next attempt."""
+        """Record an error of the engine or the archive; return the seconds to wait before the next attempt."""
         if self._failures == 0:
-            logger.warning("waiting for the engine", subscription=self.name, reason=str(problem))
+            awaited = "archive" if isinstance(problem, ArchiveUnavailable) else "engine"
+            logger.warning(f"waiting for the {awaited}", subscription=self.name, reason=str(problem))
         self._failures += 1
         return min(NAP, backoff(self._failures))
 

@@ -13,7 +13,7 @@ from typing import Any, Self, cast
 from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.position import Position
 from scratchbus.domain.values import Duration, check_whole
-from scratchbus.errors import LeaseLost, LogError, ScratchbusError
+from scratchbus.errors import ArchiveUnavailable, LeaseLost, LogError, ScratchbusError
 from scratchbus.eventlog.reader import Stop
 from scratchbus.readmodel.scope import Host
 from scratchbus.subscriptions.concurrency import MAX_AT_ONCE, run_together
@@ -156,7 +156,7 @@ class Subscription:
                 if seconds:
                     self._bus.feeds.wait(consumer.tails(seconds), self._woken, seconds)
                     consumer.reset_backoff()
-            except TRANSIENT_ERRORS as problem:
+            except (*TRANSIENT_ERRORS, ArchiveUnavailable) as problem:
                 self._bus.feeds.wait((), self._woken, consumer.pause_after(problem))
             except LogError as problem:
                 name_reset(problem, self.name)

@@ -2,7 +2,8 @@
 
 import pytest
 
-from scratchbus.errors import PositionLost
+from scratchbus.archive.stores import DirectoryStore
+from scratchbus.errors import ArchiveUnavailable, PositionLost
 from tests.contracts.test_pull import contents, fill, positions
 from tests.engines import ONE
 from tests.inspection import archive, project
@@ -113,3 +114,32 @@ def test_a_subscription_with_tags_uses_the_current_ones_if_the_archive_is_damage
     reader = connect("reader", archive_url=directory)
     with reader.subscribe("router", tags=["a"], after=end) as deliveries:
         assert next(deliveries).event.action == "now"
+
+
+@pytest.mark.parametrize("tags", [None, ["a"]])
+def test_a_consumer_waits_for_an_archive_that_is_away(archiver, connect, directory, clock, monkeypatch, tags):
+    page = archiver.page()
+    tagged = page.add("observation", "old", tags=["a"])
+    fill(page, 20)
+    clock.advance("2s")
+    project(archiver)
+    assert sum(each.trimmed for each in archive(archiver)) > 0
+    end = archiver.position() if tags else None
+    page.link(tagged.id, "now")
+    failures = iter(range(3))
+
+    def failing(method):
+        def answer(*arguments):
+            if next(failures, None) is not None:
+                raise ArchiveUnavailable("the archive does not answer")
+            return method(*arguments)
+
+        return answer
+
+    for name in ("list", "get", "get_part"):
+        monkeypatch.setattr(DirectoryStore, name, failing(getattr(DirectoryStore, name)))
+    reader = connect("reader", archive_url=directory)
+    with reader.subscribe("router", tags=tags, after=end) as deliveries:
+        event = next(deliveries).event
+    assert event.subject == tagged.id
+    assert next(failures, None) is None
