@@ -100,7 +100,7 @@ class LogCheck:
                 self._count(manifest)
             self._before, self._is_known = manifest, manifest is not None
             yield
-        self._end()
+        self._check_end()
         self._report_unnamed(names)
         yield
 
@@ -116,16 +116,16 @@ class LogCheck:
         """Check a manifest and its files; check again if an erasure replaced them meanwhile."""
         while True:
             problems_before, content = len(self.report.problems), self._store.get(self._folder + name)
-            manifest = self._manifest(name, content)
+            manifest = self._parse(name, content)
             if manifest is not None:
-                self._link(manifest)
+                self._check_link(manifest)
                 if not self._only_chain:
-                    self._segment(manifest)
+                    self._check_segment(manifest)
             if len(self.report.problems) == problems_before or self._store.get(self._folder + name) == content:
                 return manifest
             del self.report.problems[problems_before:]
 
-    def _manifest(self, name: str, content: bytes | None) -> Manifest | None:
+    def _parse(self, name: str, content: bytes | None) -> Manifest | None:
         try:
             manifest = Manifest.parse(content or b"")
         except ValueError as problem:
@@ -140,7 +140,7 @@ class LogCheck:
             self._add_problem(name, "it belongs to another log of this bus, which was flushed or replaced")
         return manifest
 
-    def _link(self, manifest: Manifest) -> None:
+    def _check_link(self, manifest: Manifest) -> None:
         """Check that a manifest is the next link of the chain."""
         chain, before = manifest.chain, self._before
         if not self._is_known:
@@ -167,15 +167,13 @@ class LogCheck:
         if chain.first.position.ms < before.chain.last.position.ms:
             self._add_problem(manifest.name, "its events are older than those of the segment before")
 
-    def _segment(self, manifest: Manifest) -> None:
+    def _check_segment(self, manifest: Manifest) -> None:
         """Check the segment and the index that a manifest names."""
         files, name = manifest.files, manifest.files.segment.name
-        texts = self._content(
-            name, lambda: unpack(read_file(self._store, self._folder, files.segment), manifest.blocks)
-        )
+        texts = self._read(name, lambda: unpack(read_file(self._store, self._folder, files.segment), manifest.blocks))
         if texts is None:
             return
-        lines = self._lines(manifest, texts)
+        lines = self._check_lines(manifest, texts)
         if lines is None:
             return
         actual_ends = [Position(*position_of(text)) for text in (texts[0], texts[-1])]
@@ -188,9 +186,9 @@ class LogCheck:
             )
         if sha256(b"".join(hash for _, hash, *_ in lines)).hexdigest() != manifest.chain.events:
             self._add_problem(name, "the hash over its events differs from the one in the chain: an event was changed")
-        self._index(manifest, lines)
+        self._check_index(manifest, lines)
 
-    def _lines(self, manifest: Manifest, texts: list[bytes]) -> list[Line] | None:
+    def _check_lines(self, manifest: Manifest, texts: list[bytes]) -> list[Line] | None:
         name, ms = manifest.files.segment.name, 0
         lines = []
         for seq, text in enumerate(texts, manifest.chain.first.seq):
@@ -204,7 +202,7 @@ class LogCheck:
                 return None
         return lines
 
-    def _index(self, manifest: Manifest, lines: list[Line]) -> None:
+    def _check_index(self, manifest: Manifest, lines: list[Line]) -> None:
         files = manifest.files
         last = restore(lines[-1][0])
         if last is not None and not is_batch_end(last):
@@ -218,11 +216,11 @@ class LogCheck:
                 files.segment.name,
                 f"it still has the events {remaining}, which were erased; `scratchbus log-archive run` removes them",
             )
-        index = self._content(files.index.name, lambda: Index.parse(read_file(self._store, self._folder, files.index)))
+        index = self._read(files.index.name, lambda: Index.parse(read_file(self._store, self._folder, files.index)))
         if index is not None and index != index_of(lines):
             self._add_problem(files.index.name, "it does not match the segment")
 
-    def _content(self, name: str, read: Callable[[], Any]) -> Any:
+    def _read(self, name: str, read: Callable[[], Any]) -> Any:
         try:
             return read()
         except ArchiveDamaged as problem:
@@ -240,7 +238,7 @@ class LogCheck:
         report.first = report.first or manifest.chain.first.at
         report.last = manifest.chain.last.at
 
-    def _end(self) -> None:
+    def _check_end(self) -> None:
         """Check that the last manifest is the one named by the end file."""
         content = self._store.get(self._folder + END)
         name = last_name(content)
