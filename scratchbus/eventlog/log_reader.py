@@ -71,23 +71,16 @@ class LogReader:
 
         Raises PositionLost for archived entries if the archive cannot be read.
         """
-        chunk = yield from self.peek(*extra)
-        if chunk.entries:
-            self.at = entry_position(chunk.entries[-1], self.at.shard)
-        return chunk
-
-    def peek(self, *extra: tuple[Any, ...]) -> Step[Chunk]:
-        """Return the next entries without moving."""
-        count = self._chunk
-        while True:
+        for count in (self._chunk, MAX_BATCH):
             chunk = yield from self._next(count, extra)
-            entries = chunk.entries
-            end = whole_batches(entries, self._chunk)
+            entries, end = chunk.entries, whole_batches(chunk.entries, self._chunk)
             if end or not entries:
-                return chunk._replace(entries=entries[:end], is_end=chunk.is_end and end == len(entries))
-            if count >= MAX_BATCH:
-                return chunk._replace(is_end=False)  # no batch is this long; keep moving
-            count = MAX_BATCH
+                break
+        is_end = chunk.is_end and end == len(entries)
+        if entries:
+            end = end or len(entries)  # no batch is this long; keep moving
+            self.at = entry_position(entries[end - 1], self.at.shard)
+        return chunk._replace(entries=entries[:end], is_end=is_end)
 
     def _next(self, count: int, extra: tuple[tuple[Any, ...], ...]) -> Step[Chunk]:
         """Return up to so many entries.

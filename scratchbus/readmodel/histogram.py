@@ -24,7 +24,7 @@ from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.lag import end_of
 from scratchbus.eventlog.log_reader import LogReader
 from scratchbus.eventlog.positions import count_many_positions, read_positions
-from scratchbus.eventlog.raw_entries import RawEntry, entry_fields, entry_kind, entry_position, text_of
+from scratchbus.eventlog.raw_entries import entry_fields, entry_kind, entry_position, text_of
 
 MAX_BUCKETS = 1_000
 
@@ -188,15 +188,11 @@ def _count_until(
 def _unfolded(log: Log, after: Position, until: Position, page: str) -> Step[list[Position]]:
     """Return the positions of a page's events after the checkpoint, up to another position."""
     reader, is_end = LogReader(log, after, until=until.stream_id, skips_lost=True), after >= until
-    found: list[Position] = []
+    found, name = list[Position](), page.encode()
     while not is_end:
         entries, is_end, *_ = yield from reader.read()
-        found += [entry_position(entry, after.shard) for entry in entries if _is_of(entry, page)]
+        found += [entry_position(entry, after.shard) for entry in entries if entry_fields(entry).get(b"page") == name]
     return found
-
-
-def _is_of(entry: RawEntry, page: str) -> bool:
-    return text_of(entry_fields(entry).get(b"page", b"")) == page
 
 
 def _sample_kinds(
