@@ -161,3 +161,14 @@ def test_operations_are_not_loaded_again_for_each_moment(console: Console, bus: 
     expect(window.get_by_role("slider")).to_have_attribute("aria-busy", "false")
     settle(window)
     assert not [url for url in asked if url.endswith(("/archive", "/dead-letters", "/types"))]
+
+
+@pytest.mark.browser
+def test_the_editor_of_types_takes_the_focus_and_gives_it_back(console: Console) -> None:
+    """By keyboard, the button that opens it is not lost with its focus."""
+    window = console.open("#/operations")
+    button = window.get_by_role("button", name="Edit the types")
+    button.press("Enter")
+    expect(window.get_by_label("The types as YAML")).to_be_focused()
+    window.get_by_role("button", name="Close").press("Enter")
+    expect(button).to_be_focused()

@@ -16,6 +16,12 @@ const WAIT = 350; // milliseconds after the last letter
 export function Types() {
   const { data, error, reload } = useLoad((signal) => get("/types", {}, { signal }), [], { on: (event) => event.kind === "types_changed", isTimeless: true });
   const [isOpen, setOpen] = useState(false);
+  const opener = useRef(null);
+  const wasOpen = useRef(false);
+  useEffect(() => {
+    if (wasOpen.current && !isOpen) opener.current?.focus(); // the editor that had the focus is gone
+    wasOpen.current = isOpen;
+  }, [isOpen]);
   if (error && !data) return html`<${Panel} id="types" title="Types" wide><${ProblemNote} error=${error} retry=${reload} /><//>`;
   if (!data) return null;
   const columns = [
@@ -34,7 +40,7 @@ export function Types() {
   return html`<${Panel} id="types" title="Types" wide note=${`${count(data.items.length, "type")}, version ${data.version}`}>
     ${isOpen ? html`<${Editor} text=${data.text} version=${data.version} onDone=${done} />`
       : html`<${Grid} label="Observation types" columns=${columns} rows=${data.items} keyOf=${({ name }) => name} />
-        <p class="buttons"><button type="button" onClick=${() => setOpen(true)}>${may("admin") && !isPast.value ? "Edit the types" : "See them as YAML"}</button></p>`}<//>`;
+        <p class="buttons"><button ref=${opener} type="button" onClick=${() => setOpen(true)}>${may("admin") && !isPast.value ? "Edit the types" : "See them as YAML"}</button></p>`}<//>`;
 }
 
 /** A text with line numbers; problems are marked at their lines. */
@@ -46,6 +52,10 @@ function Editor({ onDone, ...given }) {
   const area = useRef(null);
   const gutter = useRef(null);
   const canPush = may("admin") && !isPast.value;
+  useEffect(() => {
+    area.current.setSelectionRange(0, 0);
+    area.current.focus();
+  }, []);
   useEffect(() => {
     setChecked(null);
     if (text === first) return undefined;
