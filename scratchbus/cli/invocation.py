@@ -102,9 +102,9 @@ class Invocation:
     def hint(self, command: str) -> str:
         """Return a command to run next, with the options by which this one found its page and bus.
 
-        A URL with a user and a password is left to the reader.
+        A URL that may have a password, before its host or among its options, is left to the reader.
         """
-        url = "URL" if self.url is not None and "@" in self.url else self.url
+        url = "URL" if self.url is not None and ("@" in self.url or "?" in self.url) else self.url
         options = {"--config": self.config, "--url": url, "--bus": self.bus, "--page": self.page}
         given = [f"{name} {shlex.quote(value)}" for name, value in options.items() if value is not None]
         return f"`{' '.join(['scratchbus', *given, command])}`"

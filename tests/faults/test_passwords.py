@@ -51,7 +51,9 @@ def assert_not_shown(text: str) -> None:
 
 @pytest.mark.parametrize("debug", ["", "1"])
 @pytest.mark.parametrize("way", range(4))
-@pytest.mark.parametrize("command", [["status"], ["status", "--json"], ["add", "observation", "x", "--json"]])
+@pytest.mark.parametrize(
+    "command", [["status"], ["status", "--json"], ["active"], ["add", "observation", "x", "--json"]]
+)
 def test_a_command_shows_no_password(
     password_server: Server,
     way: int,
