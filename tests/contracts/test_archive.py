@@ -15,6 +15,7 @@ from scratchbus.archive.archiver import Progress, archive_bus, run_archiver
 from scratchbus.archive.manifest import number_of
 from scratchbus.archive.stores import DirectoryStore, open_store
 from scratchbus.domain.position import Position
+from scratchbus.domain.registry_yaml import parse_registry
 from scratchbus.engine.steps import ask_all
 from scratchbus.errors import (
     ArchiveBusy,
@@ -34,6 +35,7 @@ from scratchbus.eventlog.bus_log import bounded_event_id
 from scratchbus.eventlog.checkpoint import read_checkpoint
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.positions import WIDTH
+from scratchbus.eventlog.stored_documents import decode_observation
 from scratchbus.eventlog.trim import Archiving
 from scratchbus.readmodel.rebuild import rebuild
 from tests.engines import ONE
@@ -396,10 +398,46 @@ def test_paged_out_observations_refuse_all_writes_but_links(bus):
     assert len(page.history(archived.id)) == 4
 
 
+def test_a_writer_does_not_restore_a_head_over_the_one_that_another_has_restored_and_changed(bus, connect, monkeypatch):
+    page = bus.page()
+    final = page.archive(fill(bus, 1)[0].id)
+    fill(bus, 10)
+    archive(bus)
+    assert not send(bus, "HEXISTS", keys_of(bus).heads("main"), final.id)
+    others = [lambda: connect("other").page("main").link(final.id, "theirs")]
+
+    def overtaken(row):
+        document = decode_observation(row)
+        if others:
+            others.pop()()
+        return document
+
+    monkeypatch.setattr("scratchbus.eventlog.dropped_heads.decode_observation", overtaken)
+    mine = page.link(final.id, "mine")
+    assert not others
+    assert (mine.version, mine.links) == (final.version + 2, ["theirs", "mine"])
+    assert bus.verify().findings == []
+
+
+def test_an_archiver_goes_on_after_one_that_ended_between_keeping_the_types_and_the_trim(bus, monkeypatch):
+    bus.push_types(parse_registry("types:\n  observation: {priority: 7}\n", "types.yaml"))
+    fill(bus, 20, neighbour(bus, "_bus"))
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Archiving, "trim", killed)
+        with pytest.raises(KeyboardInterrupt):
+            archive(bus)
+    assert send(bus, "XLEN", keys_of(bus, "_bus").kept) == 1
+    archive(bus)
+    assert send(bus, "XLEN", keys_of(bus, "_bus").log) < 20
+    assert bus.verify().findings == []
+
+
 def test_new_bus_reads_the_registry_from_the_archive(connect, bus):
     text = "types:\n  observation: {description: Made up, priority: 7}\n"
-    from scratchbus.domain.registry_yaml import parse_registry
-
     bus.push_types(parse_registry(text, "types.yaml"))
     for n in range(40):
         bus.page(f"page-{n}").add("observation", "x")

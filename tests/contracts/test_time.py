@@ -36,6 +36,17 @@ types:
   observation: {}
 """
 
+TWICE_CLOSED = """
+types:
+  ticket: {lifecycle: tickets}
+  observation: {}
+lifecycles:
+  tickets:
+    statuses: {new: open, rejected: closed, done: closed}
+    initial: [new]
+    transitions: {new: [rejected, archived], rejected: [done]}
+"""
+
 
 def swept(bus):
     return bus.converse(sweep(bus.core))
@@ -165,6 +176,19 @@ def test_a_type_can_set_its_delay_of_auto_archive(connect, tmp_path, clock):
     clock.advance("10d")
     assert swept(bus) == 1
     assert [one.content for one in bus.page().list(status="resolved")] == ["kept"]
+
+
+def test_the_next_closed_status_ends_the_delay_of_the_former_one(bus, connect, tmp_path, clock):
+    file = tmp_path / "types.yaml"
+    file.write_text(TWICE_CLOSED)
+    bus.push_types(file)
+    added = bus.page().add("ticket", "x")
+    assert bus.page().update(added.id, status="rejected").archive_at is not None
+    done = connect(auto_archive_resolved=False).page(bus.page().name).update(added.id, status="done")
+    assert (done.status, done.archive_at) == ("done", None)
+    assert bus.verify().findings == []
+    clock.advance("10d")
+    assert swept(bus) == 0
 
 
 def test_a_reminder_falls_due_once(bus, page, clock):
