@@ -398,6 +398,24 @@ def test_paged_out_observations_refuse_all_writes_but_links(bus):
     assert len(page.history(archived.id)) == 4
 
 
+def test_the_head_of_a_final_observation_stays_while_its_last_event_is_not_archived(bus, monkeypatch):
+    page = bus.page()
+    final = page.archive(fill(bus, 1)[0].id)
+    fill(bus, 10)
+    drop_heads, linked = Archiving.drop_heads, []
+
+    def overtaken(lease, name, subjects):
+        if final.id in subjects and not linked:
+            linked.append(page.link(final.id, "first"))
+        return drop_heads(lease, name, subjects)
+
+    monkeypatch.setattr(Archiving, "drop_heads", overtaken)
+    archive(bus)
+    again = page.link(final.id, "second")
+    assert (again.version, again.links) == (linked[0].version + 1, ["first", "second"])
+    assert bus.verify().findings == []
+
+
 def test_a_writer_does_not_restore_a_head_over_the_one_that_another_has_restored_and_changed(bus, connect, monkeypatch):
     page = bus.page()
     final = page.archive(fill(bus, 1)[0].id)
