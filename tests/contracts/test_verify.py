@@ -12,6 +12,7 @@ import pytest
 from scratchbus import Bus, NewObservation, because
 from scratchbus.archive import stores
 from scratchbus.archive.archiver import archive_bus
+from scratchbus.domain.position import Position
 from scratchbus.domain.registry_yaml import parse_registry
 from scratchbus.engine.steps import Step
 from scratchbus.eventlog.bus_log import Log
@@ -462,6 +463,70 @@ def test_unknown_keys_and_entries_are_found(bus: Bus, page) -> None:
     send(bus, "ZADD", PageKeys(keys, "main").index("tag", "ghost"), 1, "GHOST")
     found = {(finding.kind, finding.where.split(" ")[0].removeprefix(keys.tag)) for finding in bus.verify().findings}
     assert found == {("unknown", "stray"), ("head", "heads:ghost"), ("index", "p1:tag:main#ghost")}
+
+
+def _erase_one(bus: Bus) -> str:
+    page = bus.page()
+    erased = page.add("observation", "private").id
+    erase(page, erased)
+    return erased
+
+
+def _head_with(bus: Bus, page: str, subject: str, at: int, value: str) -> None:
+    key = keys_of(bus, page).heads(page)
+    fields = send(bus, "HGET", key, subject).decode().split("|")
+    send(bus, "HSET", key, subject, "|".join([*fields[:at], value, *fields[at + 1 :]]))
+
+
+@pytest.mark.damages_the_log
+@pytest.mark.parametrize("row", ["", "garbage", "1|active|o"])
+def test_a_head_that_cannot_be_read_is_found(bus: Bus, page, row: str) -> None:
+    send(bus, "HSET", keys_of(bus).heads("main"), page.add("observation", "one").id, row)
+    assert [(each.kind, "cannot be read" in each.what) for each in bus.verify().findings] == [("head", True)]
+
+
+@pytest.mark.damages_the_log
+@pytest.mark.parametrize(("at", "value", "name"), [(0, "7", "version"), (1, "active", "status"), (2, "o", "class")])
+def test_a_change_of_the_head_of_an_erased_observation_is_found(bus: Bus, at: int, value: str, name: str) -> None:
+    _head_with(bus, "main", _erase_one(bus), at, value)
+    assert [(each.kind, name in each.what) for each in bus.verify().findings] == [("head", True)]
+
+
+@pytest.mark.damages_the_log
+def test_another_version_of_the_types_in_their_head_is_found(bus: Bus) -> None:
+    bus.push_types(parse_registry(f"{bus.types.text}\n  another:\n", "types"))
+    (subject,) = map(bytes.decode, send(bus, "HKEYS", keys_of(bus, "_bus").heads("_bus")))
+    _head_with(bus, "_bus", subject, 0, "7")
+    assert [(each.kind, each.what) for each in bus.verify().findings] == [("head", "version is 7 instead of 1")]
+
+
+@pytest.mark.damages_the_log
+@pytest.mark.parametrize("moment", ["", "soon"])
+def test_a_time_of_a_page_that_cannot_be_read_is_found(bus: Bus, page, moment: str) -> None:
+    page.add("observation", "one")
+    send(bus, "HSET", keys_of(bus).pages, "main", moment)
+    assert [each.kind for each in bus.verify().findings] == ["page"]
+
+
+@pytest.mark.damages_the_log
+@pytest.mark.parametrize("name", ["garbage", "0 zz zz 1 1"])
+def test_a_table_whose_name_cannot_be_read_is_found(bus: Bus, page, name: str) -> None:
+    page.add("observation", "one")
+    project(bus)
+    send(bus, "HSET", PageKeys(keys_of(bus), "main", 1).tables, "1", name)
+    assert [(each.kind, "cannot be read" in each.what) for each in bus.verify().findings] == [("paged", True)]
+
+
+@pytest.mark.damages_the_log
+def test_an_event_with_the_number_of_the_one_before_is_found(bus: Bus, page) -> None:
+    page.add("observation", "one")
+    project(bus)
+    keys = keys_of(bus)
+    ((id, fields),) = send(bus, "XREVRANGE", keys.log, "+", "-", "COUNT", 1)
+    ms, seq = id.decode().split("-")
+    again = send(bus, "XADD", keys.log, f"{int(ms) + 1}-{seq}", *fields).decode()
+    send(bus, "SET", keys.tail, f"{again}|{fields[1].decode()}")
+    assert ("order", str(Position.parse(f"{keys.shard}/{again}"))) in [each[:2] for each in bus.verify().findings]
 
 
 @pytest.mark.damages_the_log
