@@ -564,6 +564,49 @@ def test_damage_of_the_archive_is_found(archived: Bus, tmp_path: Path, pattern: 
 
 
 @pytest.mark.damages_the_log
+@pytest.mark.parametrize("erased", [0, 1])
+def test_events_missing_from_the_log_are_counted_without_the_erased_ones(bus: Bus, page, erased: int) -> None:
+    keys = keys_of(bus)
+    ids = [page.add("observation", f"{number}").id for number in range(6)]
+    project(bus)
+    entries = send(bus, "XRANGE", keys.log, "-", "+")
+    for id in ids[2 : 2 + erased]:
+        erase(page, id)
+    send(bus, "XDEL", keys.log, entries[1][0], entries[3][0], entries[4][0])
+    gaps = [finding.what for finding in bus.verify().findings if finding.kind == "gap" and "behind" in finding.what]
+    expected = ["3 events are"] if erased else ["1 event is", "2 events are"]
+    assert [what.partition(" missing")[0] for what in gaps] == expected
+
+
+@pytest.mark.damages_the_log
+def test_a_missing_head_of_an_open_observation_is_found_although_its_events_are_archived(archived: Bus) -> None:
+    first = archived.page().list(limit=None)[-1]
+    send(archived, "HDEL", keys_of(archived).heads("main"), first.id)
+    assert [(each.kind, each.what) for each in archived.verify().findings] == [("head", "is missing")]
+
+
+@pytest.mark.damages_the_log
+def test_a_missing_head_of_a_note_of_a_session_at_work_is_found_although_its_events_are_archived(
+    archived: Bus,
+) -> None:
+    notes, page = archived.notes("s1"), archived.page("session:s1")
+    subject = notes.add("found").note.id
+    for number in range(30):
+        page.add("observation", f"{number}")
+    archive(archived)
+    send(archived, "HDEL", keys_of(archived, page.name).heads(page.name), subject)
+    assert [(each.kind, each.what) for each in archived.verify().findings] == [("head", "is missing")]
+
+
+@pytest.mark.damages_the_log
+def test_a_missing_document_of_a_final_observation_is_found(bus: Bus, page) -> None:
+    final = page.archive(page.add("observation", "one").id)
+    project(bus)
+    send(bus, "HDEL", PageKeys(keys_of(bus), "main", 1).docs, final.id)
+    assert [(each.kind, each.what) for each in bus.verify().findings] == [("paged", "is missing")]
+
+
+@pytest.mark.damages_the_log
 def test_segments_missing_from_the_archive_are_found(archived: Bus, tmp_path: Path) -> None:
     for file in (tmp_path / "archive").rglob("*"):
         if file.is_file():
