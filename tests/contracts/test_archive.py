@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from scratchbus import NewObservation
+from scratchbus import NewObservation, Observation
 from scratchbus.archive.archive_check import verify
 from scratchbus.archive.archive_reader import Archive
 from scratchbus.archive.archiver import Progress, archive_bus, run_archiver
@@ -402,7 +402,7 @@ def test_the_head_of_a_final_observation_stays_while_its_last_event_is_not_archi
     page = bus.page()
     final = page.archive(fill(bus, 1)[0].id)
     fill(bus, 10)
-    drop_heads, linked = Archiving.drop_heads, []
+    drop_heads, linked = Archiving.drop_heads, list[Observation]()
 
     def overtaken(lease, name, subjects):
         if final.id in subjects and not linked:
