@@ -50,7 +50,7 @@ class Renewable(Protocol):
         ...
 
 
-class Failures:
+class FailedRenewals:
     """The renewals that fail: each is tried again after a pause that doubles, up to its `max_pause`."""
 
     def __init__(self) -> None:
@@ -85,7 +85,7 @@ class Keeper:
     def reset_after_fork(self) -> None:
         """See `Threaded`: what the parent holds is renewed there."""
         self._renewables: list[Renewable] = []
-        self._failures = Failures()
+        self._failures = FailedRenewals()
         self._lock = threading.Lock()
         self._is_running = False
 
@@ -139,7 +139,7 @@ class AsyncKeeper:
     def __init__(self, run: Callable[[Step[None]], Awaitable[Any]]) -> None:
         self._run = run
         self._renewables: list[Renewable] = []
-        self._failures = Failures()
+        self._failures = FailedRenewals()
         self._task: asyncio.Task[None] | None = None
         self._is_closed = False
 

@@ -589,7 +589,8 @@ def test_a_missing_head_of_an_open_observation_is_found_although_its_events_are_
 def test_a_missing_head_of_a_note_of_a_session_at_work_is_found_although_its_events_are_archived(
     archived: Bus,
 ) -> None:
-    notes, page = archived.notes("s1"), archived.page("session:s1")
+    session = archived.spawn_session("s0")
+    notes, page = archived.notes(session), archived.page(f"session:{session}")
     subject = notes.add("found").note.id
     for number in range(30):
         page.add("observation", f"{number}")
