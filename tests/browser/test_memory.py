@@ -295,7 +295,9 @@ def test_a_session_of_a_whole_second_is_older_than_those_after_it(
 
     console.window.route("**/api/v1/sessions", set_times)
     window = console.open("#/memory")
-    expect(window.locator(".tree-link")).to_have_text([re.compile(f"whole-{name}") for name in "abecd"])
+    expect(window.locator(".tree-link", has_text="whole-")).to_have_text(
+        [re.compile(f"whole-{name}") for name in "abecd"]
+    )
 
 
 @pytest.mark.browser

@@ -147,7 +147,7 @@ def test_what_if_passes_axe(open_console: Opened, served: Served, bus: Bus, sche
     assert violations(window) == []
     assert window.evaluate("() => document.querySelector('.what-if').scrollWidth <= innerWidth")
     window = console.open("#/what-if?page=what-if:nothing")
-    expect(window.get_by_role("heading", name="Nothing is open")).to_be_visible()
+    expect(window.get_by_role("heading", name="Nothing is on what-if:nothing yet")).to_be_visible()
     assert violations(window) == []
 
 
