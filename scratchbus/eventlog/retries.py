@@ -28,7 +28,7 @@ from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.codec import Poison, decode_entry
 from scratchbus.eventlog.cursor import MAX_CLOCK_SKEW_MS
 from scratchbus.eventlog.log_reader import LogReader
-from scratchbus.eventlog.raw_entries import RawEntry, entry_fields, entry_position
+from scratchbus.eventlog.raw_entries import RawEntry, entry_fields, entry_position, index_in_batch
 from scratchbus.eventlog.writes import Op, Write
 
 _DECIDED: Mapping[str, set[str]] = {
@@ -142,8 +142,8 @@ def check_same(writes: Sequence[Write], entries: Sequence[RawEntry]) -> None:
             raise EventIdReused(write.event.id)
     last = found.get(writes[-1].event.id)
     if last is not None and writes[-1].op in _BATCHES:
-        index, _, total = entry_fields(last)[b"batch"].partition(b"/")
-        if int(total) - int(index) not in {0, int(writes[-1].may_be_followed)}:
+        index, total = index_in_batch(last)
+        if total - index not in {0, int(writes[-1].may_be_followed)}:
             raise EventIdReused(writes[0].event.id)
 
 

@@ -46,9 +46,8 @@ def fold_without(
             items = [LogEntry(entry, shard) for entry in entries]
             batches += _batches(item for item in items if item.position <= ends[shard])
         batches.sort(key=lambda batch: in_time(batch[0].position))
-        split = (
-            bisect_left(batches, batches[-1][0].position.ms, key=lambda batch: batch[0].position.ms) if batches else 0
-        )
+        newest = batches[-1][0].position.ms if batches else 0
+        split = bisect_left(batches, newest, key=lambda batch: batch[0].position.ms)
         unsettled = batches[split:]
         _fold(exclusion, page, batches[:split], documents)
         if progress is not None:

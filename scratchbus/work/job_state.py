@@ -156,11 +156,8 @@ class JobState:
         reason = f"gave up after {attempts} attempt{'s' if attempts > 1 else ''}: {reason}"
         try:
             return (yield from self.transition_steps(change.Review, reason, event_id))
-        except (
-            InvalidField,
-            InvalidTransition,
-            EventIdReused,
-        ):  # reused: a retry of the release below, or refused there
+        except (InvalidField, InvalidTransition, EventIdReused):
+            # EventIdReused: an earlier attempt released it under this id, or the release below refuses the id
             return (yield from self.release_steps(ReleaseTerms(round(MAX_DELAY * 1000), reason=reason), event_id))
 
     def settle_steps(self, problem: BaseException | None) -> Step[Observation]:
