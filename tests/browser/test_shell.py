@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -679,6 +679,18 @@ def change_scopes(tokens: Path, before: str, after: str) -> None:
     (tokens.parent / "changed").replace(tokens)
 
 
+@contextmanager
+def asking_for_a_token(
+    open_console: Opened, served: Served, tokens: Path, scopes: list[str], page: str
+) -> Iterator[tuple[Console, str]]:
+    """Open the console of a server with one token of these scopes; yields it, before the sign-in, and the secret."""
+    secret = McpTokens(tokens).add("ann", McpIdentity.of("ann"), scopes=scopes)
+    with serve(served.url, tokens=tokens) as strict:
+        console = open_console(strict, sees_failures=True)
+        console.window.goto(f"{strict.origin}/#/now?page={page}")
+        yield console, secret
+
+
 @pytest.mark.browser
 def test_lost_scopes_take_their_actions_and_rows_along(
     open_console: Opened, served: Served, bus: Bus, tmp_path: Path
@@ -686,11 +698,8 @@ def test_lost_scopes_take_their_actions_and_rows_along(
     """A console that is open notices when the scopes of its token change."""
     bus.page("shell:lost").add("observation", "for readers")
     path = tmp_path / "tokens.yaml"
-    secret = McpTokens(path).add("ann", McpIdentity.of("ann"), scopes=["read", "publish"])
-    with serve(served.url, tokens=path) as strict:
-        console = open_console(strict, sees_failures=True)
+    with asking_for_a_token(open_console, served, path, ["read", "publish"], "shell:lost") as (console, secret):
         window = console.window
-        window.goto(f"{strict.origin}/#/now?page=shell:lost")
         sign_in(window, secret)
         console.expect_rows("for readers")
         expect(window.get_by_role("button", name="Add", exact=True)).to_be_visible()
@@ -710,11 +719,8 @@ def test_scopes_lost_before_the_stream_began_are_noticed(
     """The stream never ends because of them."""
     bus.page("shell:early").add("observation", "for readers")
     path = tmp_path / "tokens.yaml"
-    secret = McpTokens(path).add("ann", McpIdentity.of("ann"), scopes=["read", "publish"])
-    with serve(served.url, tokens=path) as strict:
-        console = open_console(strict, sees_failures=True)
+    with asking_for_a_token(open_console, served, path, ["read", "publish"], "shell:early") as (console, secret):
         window = console.window
-        window.goto(f"{strict.origin}/#/now?page=shell:early")
         streams = re.compile(r"/events\?after=")
         held: list[Route] = []
         window.route(streams, lambda route: route.continue_() if held else held.append(route))
@@ -735,11 +741,8 @@ def test_a_granted_scope_is_noticed_when_the_window_is_shown(
     page = bus.page("shell:granted")
     page.add("observation", "for readers")
     path = tmp_path / "tokens.yaml"
-    secret = McpTokens(path).add("ann", McpIdentity.of("ann"), scopes=["memory"])
-    with serve(served.url, tokens=path) as strict:
-        console = open_console(strict, sees_failures=True)
+    with asking_for_a_token(open_console, served, path, ["memory"], "shell:granted") as (console, secret):
         window = console.window
-        window.goto(f"{strict.origin}/#/now?page=shell:granted")
         sign_in(window, secret)
         expect(window.locator(".connection")).to_have_text("Not live")
         change_scopes(path, "  - memory\n", "  - read\n  - memory\n")

@@ -49,6 +49,16 @@ def dead(bus):
     return [(each.position, each.attempts) for each in bus.dead_letters("router")]
 
 
+def archived_observation(archiver, clock):
+    """Add an observation with a tag, move its event to the archive, and return it."""
+    tagged = archiver.page().add("observation", "old", tags=["a"])
+    fill(archiver.page(), 20)
+    clock.advance("2s")
+    project(archiver)
+    assert sum(each.trimmed for each in archive(archiver)) > 0
+    return tagged
+
+
 def test_an_archived_dead_letter_whose_lease_ended_becomes_one_again(bus, page, archived, clock):
     again = archived(2)
     page.add("observation", "new")
@@ -100,12 +110,7 @@ def test_a_damaged_archive_holds_up_no_other_events(bus, connect, page, archived
 
 @pytest.mark.damages_the_log
 def test_a_subscription_with_tags_uses_the_current_ones_if_the_archive_is_damaged(archiver, connect, directory, clock):
-    page = archiver.page()
-    tagged = page.add("observation", "old", tags=["a"])
-    fill(page, 20)
-    clock.advance("2s")
-    project(archiver)
-    assert sum(each.trimmed for each in archive(archiver)) > 0
+    page, tagged = archiver.page(), archived_observation(archiver, clock)
     end = archiver.position()
     page.link(tagged.id, "now")
     for file in directory.rglob("*"):
@@ -118,12 +123,7 @@ def test_a_subscription_with_tags_uses_the_current_ones_if_the_archive_is_damage
 
 @pytest.mark.parametrize("tags", [None, ["a"]])
 def test_a_consumer_waits_for_an_archive_that_is_away(archiver, connect, directory, clock, monkeypatch, tags):
-    page = archiver.page()
-    tagged = page.add("observation", "old", tags=["a"])
-    fill(page, 20)
-    clock.advance("2s")
-    project(archiver)
-    assert sum(each.trimmed for each in archive(archiver)) > 0
+    page, tagged = archiver.page(), archived_observation(archiver, clock)
     end = archiver.position() if tags else None
     page.link(tagged.id, "now")
     failures = iter(range(3))
