@@ -119,12 +119,12 @@ class Logwatch:
         published = 0
         try:
             for line in self._tailer.lines(final):
+                if stop.is_set():
+                    break  # here, the position is after the last published line
                 if line != self._line:  # else it is read again after an error, and a filter has seen it already
                     self._line, self._sightings = line, [rule.sighting(line.text) for rule in self._rules]
                 for rule, sighting in zip(self._rules, self._sightings, strict=True):
                     published += self._publish(page, line, rule, sighting)
-                if stop.is_set():
-                    break
                 if time.monotonic() - self._saved_at >= _SAVE_INTERVAL:
                     self._save(final)
         finally:

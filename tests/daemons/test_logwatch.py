@@ -278,6 +278,23 @@ def test_a_full_disk_for_the_bookmark_stops_no_watcher(bus, page, log, watch, ru
     assert BookmarkFile(tmp_path / "state.json").load().position.offset == log.stat().st_size
 
 
+def test_a_watcher_stopped_while_it_publishes_stores_its_position_after_that_line(bus, page, log, watch, tmp_path):
+    append(log, "192.0.2.1", "192.0.2.2")
+    stop = threading.Event()
+    (rule,) = read_rules(shipped("logwatch.yaml"))
+
+    def sighting_and_stop(text):
+        stop.set()
+        return rule.sighting(text)
+
+    stopping = Mock(type=rule.type, sighting=sighting_and_stop)
+    stopping.name = rule.name
+    bookmark = BookmarkFile(tmp_path / "state.json")
+    Logwatch("main", [stopping], log, bookmark).run(bus, stop, follow=True)
+    assert attempts(page) == {"192.0.2.1": 1}
+    assert bookmark.load().position.offset == len(LINE.format("192.0.2.1"))
+
+
 def test_a_bookmark_that_could_never_be_stored_ends_a_watcher(bus, log, tmp_path):
     append(log, "192.0.2.1")
     (tmp_path / "file").touch()
