@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +55,8 @@ class Changes:
         self._page.add_many([NewObservation(**self.new()) for _ in range(self._dice.choice([2, 3, 12]))])
 
     def update(self) -> None:
-        end = self._clock.now + timedelta(seconds=self._dice.choice([5, 3600]))
+        now = max(self._clock.now, datetime.now(UTC))  # a client refuses what its own clock says is past
+        end = now + timedelta(seconds=self._dice.choice([5, 3600]))
         self._page.update(self.one(), content="changed", expires_at=end)
 
     def repair(self) -> None:
