@@ -1,8 +1,10 @@
 -- Commits what a projector folded: state and checkpoint move together, or not at all.
 --
--- Reply: {1} committed; {0} another projector was faster; {-1} this is not the log that was folded
+-- Reply: {1} committed; {0} another projector was faster, or the rebuild has lost its lease; {-1} this is not the log
+--        that was folded
 
 if (redis.call('GET', CHECKPOINT) or '') ~= WAS then return {0} end
+if BUILDER ~= '' and redis.call('HGET', REBUILDING, 'token') ~= BUILDER then return {0} end
 if redis.call('GET', ORIGIN) ~= FOLDED_ORIGIN then return {-1} end
 local entry = redis.call('XRANGE', LOG, STREAM_ID, STREAM_ID)[1]
 if entry then

@@ -33,10 +33,13 @@ def _commit(
     event_id: bytes,
     folded_origin: str,
     floor: str,
+    rebuilding: str,
+    builder: str,
 ) -> None:
     """Run commands and move a checkpoint from `was` to `new`, at this event of the log with this origin.
 
-    `floor` is the key of the floor, and `never` a key that never exists (see `ShardKeys.ids`).
+    `floor` and `rebuilding` are keys that a projector may only read: of the floor, and of the lease of rebuilds, whose
+    token is `builder` in a rebuild. `never` is a key that never exists (see `ShardKeys.ids`).
     """
 
 
@@ -168,10 +171,12 @@ def prepare_commit(
     position: Position,
     event_id: bytes,
     commands: Iterable[Command],
+    builder: str = "",
 ) -> Commit:
     """Return the commit that writes the state and moves the checkpoint at `key`.
 
-    It commits only if both the log and the checkpoint are still as they were read.
+    It commits only if both the log and the checkpoint are still as they were read, and in a rebuild only while its
+    lease has the token `builder`.
     """
     now = was._replace(position=position, event_id=text_of(event_id), token=token_hex(6))
     command = _commit(
@@ -186,6 +191,8 @@ def prepare_commit(
         event_id=event_id,
         folded_origin=was.origin,
         floor=keys.floor,
+        rebuilding=keys.rebuilding,
+        builder=builder,
     )
     return Commit(Call(keys.shard, (command,), is_write=True), key, was, now)
 

@@ -80,14 +80,16 @@ def fold_once(
     chunk: int = CHUNK,
     build: int | None = None,
     max_chunks: int = 1,
+    builder: str = "",
 ) -> Step[tuple[FoldStep, Checkpoint]]:
     """Fold the next chunk of a shard's log and commit it, to the live state or to an unfinished build.
 
     With `max_chunks`, fold up to so many chunks, until a commit fails. While one is folded, the engine commits the
     previous one and reads the next. A commit is valid only on top of the one before it.
 
-    `last_known` is the checkpoint as this projector last read it; it is read again anyway. Raises PositionLost if the
-    log was trimmed past the checkpoint, LogRewound if it is another log, CodeTooOld.
+    `last_known` is the checkpoint as this projector last read it; it is read again anyway. A rebuild passes the token
+    of its lease as `builder`, and commits only while it holds that. Raises PositionLost if the log was trimmed past
+    the checkpoint, LogRewound if it is another log, CodeTooOld.
     """
     key = checkpoint_key(log.keys(shard), build)
     start = Checkpoint.parse(None, shard)._replace(build=build or 1)
@@ -99,7 +101,7 @@ def fold_once(
         decoded = _DecodedChunk.of(found.entries, shard)
         if decoded.wanted and not (yield from commits.settle()):  # their documents are as the last chunk leaves them
             break
-        folded = yield from _fold(log, key, checkpoint, found, decoded)
+        folded = yield from _fold(log, key, checkpoint, found, decoded, builder)
         if folded is None:
             return commits.step._replace(outcome=Outcome.LOST), commits.checkpoint
         next_chunk = (yield from _read_next(next_reader, key, folded.commit.now)) if next_reader is not None else None
@@ -115,7 +117,9 @@ def fold_once(
     return commits.step._replace(is_all=is_done and (found.is_end or not found.entries)), commits.checkpoint
 
 
-def _fold(log: Log, key: str, checkpoint: Checkpoint, found: Chunk, decoded: _DecodedChunk) -> Step[Folded | None]:
+def _fold(
+    log: Log, key: str, checkpoint: Checkpoint, found: Chunk, decoded: _DecodedChunk, builder: str
+) -> Step[Folded | None]:
     """Fold a chunk after a checkpoint; None if the checkpoint at `key` has moved."""
     shard = checkpoint.position.shard
     keys, fold, entries = log.keys(shard), Fold(shard, found.is_archived), found.entries
@@ -131,7 +135,7 @@ def _fold(log: Log, key: str, checkpoint: Checkpoint, found: Chunk, decoded: _De
     pages = Counter(item.page for item in fold.folded)
     for addition in decoded.additions:
         pages[addition.name] += addition.count
-    return Folded(prepare_commit(keys, key, checkpoint, position, event_id, writes), pages, span)
+    return Folded(prepare_commit(keys, key, checkpoint, position, event_id, writes, builder), pages, span)
 
 
 def _traced(tracer: tracing.Tracing, entries: Sequence[RawEntry]) -> tracing.TraceSpan:

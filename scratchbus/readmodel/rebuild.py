@@ -183,7 +183,7 @@ def _fold_all(work: _Work, lease: RebuildLease) -> Step[None]:
     last_progress = time.monotonic()
     while not is_live:
         began, previous_end = time.monotonic(), end
-        folded, known = yield from fold_once(work.log, shard, known, CHUNK, lease.build)
+        folded, known = yield from fold_once(work.log, shard, known, CHUNK, lease.build, builder=lease.token)
         end = (yield from lease.keep()).seq
         now, folded_seq = time.monotonic(), known.position.seq
         work.events += folded.events

@@ -44,6 +44,7 @@ from scratchbus.readmodel import rebuild_lease as leases
 from scratchbus.readmodel import snapshots
 from scratchbus.readmodel.catch_up import catch_up, fold_once
 from scratchbus.readmodel.queries import read_head
+from scratchbus.readmodel.rebuild import rebuild
 from scratchbus.readmodel.scope import Core
 from scratchbus.subscriptions import settlement
 from tests.clock import Clock
@@ -391,6 +392,19 @@ def test_a_fold_begun_before_an_erasure_restores_nothing(
     page.erase(id, reason="asked for")
     assert keys_with(bus, SECRET) == []
     assert bus.verify().findings == []
+
+
+def test_a_rebuild_paused_during_an_erasure_restores_nothing(
+    bus: Bus, page: Page, connect: Callable[..., Bus], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scratchbus.readmodel.rebuild_lease.LEASE_MS", 100)
+    id = add_secret(page)
+    project(bus)
+    paused = Halted(bus, rebuild(bus.core))
+    connect().page().erase(id, reason="asked for")  # waits until the lease of the paused rebuild ends
+    with pytest.raises(RebuildHeld):
+        paused.go_on()
+    assert keys_with(bus, SECRET) == []
 
 
 def test_erase_clears_the_leftovers_of_a_killed_rebuild(bus: Bus, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
