@@ -209,7 +209,8 @@ def _append_tombstone(
         except EventIdReused:
             raise
         except Conflict:
-            yield from lease.keep()  # raises if another process has taken over
+            yield from lease.keep()  # raises if another process has taken over, as the next one does
+            yield from archiving.keep()
     raise Conflict(f"{id} keeps changing; try again")
 
 

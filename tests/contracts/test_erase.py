@@ -39,6 +39,7 @@ from scratchbus.eventlog.gaps import count_all_erased
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
 from scratchbus.eventlog.raw_entries import entry_fields
 from scratchbus.eventlog.stored_documents import encode_document
+from scratchbus.eventlog.trim import Archiving
 from scratchbus.eventlog.writes import Op, Write
 from scratchbus.readmodel import rebuild_lease as leases
 from scratchbus.readmodel import snapshots
@@ -52,7 +53,7 @@ from tests.contracts.test_export import export
 from tests.contracts.test_verify import live
 from tests.engines import ONE, Engine
 from tests.halted import Halted
-from tests.inspection import archive, documents, entries, heads, keys_of, outdate, project, send
+from tests.inspection import archive, await_tick, documents, entries, heads, keys_of, outdate, project, send
 from tests.past_pages import only, stored_snapshots
 from tests.waiting import PATIENCE, eventually
 
@@ -98,9 +99,10 @@ def keys_with(bus: Bus, word: str) -> list[str]:
     return found
 
 
-def test_erase_leaves_only_a_tombstone(bus: Bus, page: Page) -> None:
+@pytest.mark.parametrize("prepare", [project, Bus.rebuild])
+def test_erase_leaves_only_a_tombstone(bus: Bus, page: Page, prepare: Callable[[Bus], object]) -> None:
     id = add_secret(page)
-    project(bus)
+    prepare(bus)
     events = page.history(id)
     assert keys_with(bus, SECRET)
     tombstone = page.erase(id, reason="asked for by the customer")
@@ -405,6 +407,39 @@ def test_a_rebuild_paused_during_an_erasure_restores_nothing(
     with pytest.raises(RebuildHeld):
         paused.go_on()
     assert keys_with(bus, SECRET) == []
+
+
+def test_an_erasure_paused_until_a_rebuild_begins_erases_nothing(
+    bus: Bus, page: Page, connect: Callable[..., Bus], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scratchbus.readmodel.rebuild_lease.LEASE_MS", 100)
+    monkeypatch.setattr("scratchbus.readmodel.rebuild_lease._CHECK_INTERVAL", 0.05)
+    id, other = add_secret(page), connect()
+    project(bus)
+    before = page.history(id)
+    paused = Halted(bus, erase.erase(bus.core, "main", id, "asked for", None))
+    rebuilding = Halted(other, rebuild(other.core))  # waits until the lease of the erasure ends
+    with pytest.raises(RebuildHeld):
+        paused.go_on()
+    rebuilding.go_on()
+    assert page.history(id) == before
+
+
+def test_an_erasure_paused_until_an_archiver_begins_erases_nothing(
+    bus: Bus, page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(erase, "_LEASE_MS", 1)
+    id = add_secret(page)
+    project(bus)
+    before = page.history(id)
+    paused = Halted(bus, erase.erase(bus.core, "main", id, "asked for", None))
+    await_tick(bus)
+    archiving = Archiving(keys_of(bus), "token", "an archiver", 60_000)
+    bus.converse(archiving.take())
+    with pytest.raises(ArchiveBusy, match="an archiver"):
+        paused.go_on()
+    bus.converse(archiving.leave())
+    assert page.history(id) == before
 
 
 def test_erase_clears_the_leftovers_of_a_killed_rebuild(bus: Bus, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
