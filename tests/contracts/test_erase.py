@@ -247,6 +247,14 @@ def test_erase_frees_the_dedupe_key_and_room(connect: Callable[..., Bus]) -> Non
         assert [one.id for one in page.active()] == [second.id]
 
 
+def test_erasing_a_closed_observation_leaves_its_key_to_the_next_one(bus: Bus, page: Page) -> None:
+    old = page.add("observation", "old", dedupe_key="key")
+    page.resolve(old.id)
+    new = page.add("observation", "new", dedupe_key="key")
+    page.erase(old.id, reason="asked for")
+    assert page.add("observation", "again", dedupe_key="key").id == new.id
+
+
 def test_closed_and_cleared_observations_can_be_erased(bus: Bus, page: Page) -> None:
     ids = [page.add("observation", SECRET).id for _ in range(3)]
     for id in ids:
