@@ -14,7 +14,8 @@ from scratchbus.errors import RebuildHeld
 from scratchbus.eventlog.checkpoint import checkpoint_key
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
 from scratchbus.eventlog.lag import end_of
-from scratchbus.eventlog.layouts import LUA
+from scratchbus.eventlog.layouts import CHECKPOINT, LUA
+from scratchbus.eventlog.raw_entries import text_of
 
 LEASE_MS = 10_000
 """How long the lease lasts after its holder last renewed it."""
@@ -53,7 +54,8 @@ class RebuildLease(NamedTuple):
         except Interrupted:
             yield Pause(0.02)
             live = yield from ask(self.keys.shard, "GET", checkpoint_key(self.keys))
-            return f"|{self.build}|" in (live or b"").decode()
+            stored = CHECKPOINT.regex.fullmatch(text_of(live or b""))
+            return stored is not None and int(stored[3]) == self.build
 
     def leave(self) -> Step[None]:
         """Release the lease; do nothing if it has expired."""

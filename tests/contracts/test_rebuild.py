@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 
 from scratchbus import NewObservation, because
-from scratchbus.engine.steps import Pause
+from scratchbus.engine.steps import Interrupted, Pause
 from scratchbus.errors import CodeTooOld, LogGap, PositionLost, RebuildHeld, StateTooOld
 from scratchbus.eventlog.checkpoint import Checkpoint, read_checkpoint
 from scratchbus.projections import scratch_page
@@ -213,6 +213,31 @@ def test_the_switch_waits_until_the_new_build_has_caught_up(bus, page):
     bus.converse(fold_once(bus.core.log, keys.shard, build=mine.build))
     assert bus.converse(mine.switch()) is True
     assert len(page.list(stale_ok=True)) == 2
+    assert bus.converse(lease.clear(mine, kept=())) > 0
+
+
+def without_its_write(conversation):
+    """Run a conversation whose first request is lost on the way to the engine."""
+    next(conversation)
+    request = conversation.throw(Interrupted())
+    while True:
+        reply = yield request
+        try:
+            request = conversation.send(reply)
+        except StopIteration as ended:
+            return ended.value
+
+
+def test_a_switch_that_the_engine_did_not_get_is_reported_as_such(bus, page):
+    page.add("observation", "one")
+    project(bus)
+    mine = bus.converse(lease.take(keys_of(bus), "me"))
+    while mine.build < scratch_page.FORM:  # the checkpoint has this number too
+        bus.converse(mine.leave())
+        mine = bus.converse(lease.take(keys_of(bus), "me"))
+    assert bus.converse(without_its_write(mine.switch())) is False
+    bus.converse(fold_once(bus.core.log, keys_of(bus).shard, build=mine.build))
+    assert bus.converse(mine.switch()) is True
     assert bus.converse(lease.clear(mine, kept=())) > 0
 
 
