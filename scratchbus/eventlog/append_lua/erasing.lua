@@ -68,7 +68,7 @@ for k = 1, 2 * #gone, 2 do
   end
   low = first_behind(low, math.min(high, count), function(index) return seq_at(index) >= wanted end)
   if low < count and seq_at(low) == wanted then
-    if low > from then kept[#kept + 1] = sub(rows, from * POSITION_WIDTH + 1, low * POSITION_WIDTH) end
+    kept[#kept + 1] = sub(rows, from * POSITION_WIDTH + 1, low * POSITION_WIDTH)
     from = low + 1
   end
 end
