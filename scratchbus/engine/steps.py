@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_SCANS = 5  # of a hash, while each finds fewer fields than it had
+
 
 class Joint(Struct, frozen=True, gc=False):
     """The packed form of a call's only command: the prefix `alone`, then `count` arguments, packed as `own`.
@@ -169,4 +171,20 @@ def scan(
         at, found = yield from ask(shard, verb, *key, at, "MATCH", match, "COUNT", count)
         take(found)
         if int(at) == 0:
+            return
+
+
+def scan_hash(shard: int, take: Callable[[list[Any]], object], key: str, count: int) -> Step[None]:
+    """Pass all fields of a hash, each followed by its value, to `take`, about `count` at a time; some may come twice.
+
+    A cursor is valid for one process of the engine: after a restart or a failover in between, fields are left out. If
+    it finds fewer than there were, it scans again, but not for ever: they may have been removed.
+    """
+    for _ in range(_SCANS):
+        expected, found, at = (yield from ask(shard, "HLEN", key)), set[Any](), None
+        while at is None or int(at):
+            at, rows = yield from ask(shard, "HSCAN", key, at or 0, "COUNT", count)
+            found.update(rows[::2])
+            take(rows)
+        if len(found) >= expected:
             return

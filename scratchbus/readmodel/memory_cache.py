@@ -18,7 +18,7 @@ from scratchbus.domain.document import Document
 from scratchbus.domain.event import Event
 from scratchbus.domain.position import Position
 from scratchbus.engine.at_fork import reset_in_forks
-from scratchbus.engine.steps import Fetch, Step, ask_all, scan
+from scratchbus.engine.steps import Fetch, Step, ask_all, scan_hash
 from scratchbus.errors import IndexFailed, LogGap, LogRewound, PositionLost
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key, read_checkpoint
@@ -200,7 +200,7 @@ class MemoryCache(Generic[M]):
             memory = self._kind.make()
             names = PageKeys(keys, page, checkpoint.build)
             for store in self._kind.stores:
-                yield from scan(shard, partial(self._load, memory), "HSCAN", getattr(names, store), count=_AT_ONCE)
+                yield from scan_hash(shard, partial(self._load, memory), getattr(names, store), _AT_ONCE)
             if (yield from read_checkpoint(keys)).build == checkpoint.build:
                 memory.loaded()
                 cursor = Cursor(checkpoint.position, checkpoint.event_id, (origin or b"").decode())

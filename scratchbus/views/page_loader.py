@@ -9,7 +9,7 @@ from functools import partial
 from operator import attrgetter
 
 from scratchbus.domain.events import AnyEvent
-from scratchbus.engine.steps import Step, ask_all, scan
+from scratchbus.engine.steps import Step, ask_all, scan_hash
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key, read_checkpoint
 from scratchbus.eventlog.codec import Poison
@@ -65,7 +65,7 @@ def _read_documents(names: PageKeys, shard: int) -> Step[Collection[AnyObservati
         batch = with_gc_paused(partial(decode_stored, rows[1::2]))
         documents.update(zip(map(_id_of, batch), batch, strict=True))  # a scan may show one twice
 
-    yield from scan(shard, take, "HSCAN", names.docs, count=_AT_ONCE)
+    yield from scan_hash(shard, take, names.docs, _AT_ONCE)
     return documents.values()
 
 

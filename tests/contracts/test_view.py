@@ -171,10 +171,25 @@ def test_a_document_that_a_scan_returns_twice_is_loaded_once(bus, page):
     rows = {one: encode_document(one) for one in (before, after)}
     reading = page_loader._read_documents(PageKeys(keys_of(bus), "main", 1), 0)
     next(reading)
+    reading.send([1])
     reading.send([[b"7", [b"id", rows[before], b"id", rows[before]]]])
     with pytest.raises(StopIteration) as end:
         reading.send([[b"0", [b"id", rows[after]]]])
     assert [one.content for one in end.value.value] == ["y"]
+
+
+def test_a_scan_that_a_restart_of_the_engine_cut_short_begins_again(bus, page):
+    one, other = (page.add("observation", content) for content in ("one", "other"))
+    rows = {each.content: [each.id.encode(), encode_document(each)] for each in (one, other)}
+    reading = page_loader._read_documents(PageKeys(keys_of(bus), "main", 1), 0)
+    next(reading)
+    reading.send([2])
+    reading.send([[b"7", rows["one"]]])
+    reading.send([[b"0", []]])
+    reading.send([2])
+    with pytest.raises(StopIteration) as end:
+        reading.send([[b"0", [*rows["one"], *rows["other"]]]])
+    assert {each.content for each in end.value.value} == {"one", "other"}
 
 
 @pytest.mark.engines(*ONE)
