@@ -116,8 +116,9 @@ class Bus(Memories):
         Iterating raises PositionLost, LogRewound or LogGap rather than skip an event.
         """
         entry_filter = read.entry_filter_of(pages, types, kinds, subjects)
+        until = reader.check_stop(stop)
         return followers.follow_events(
-            self.core.log, self.converse, self.feeds, after, pages, entry_filter, follow, stop
+            self.core.log, self.converse, self.feeds, after, pages, entry_filter, follow, until
         )
 
     def last_events(

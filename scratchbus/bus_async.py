@@ -149,8 +149,9 @@ class AsyncBus(AsyncMemories):
         Iterating raises PositionLost, LogRewound or LogGap rather than skip an event.
         """
         entry_filter = read.entry_filter_of(pages, types, kinds, subjects)
+        until = reader.check_stop(stop)
         return followers.follow_events(
-            self.core.log, self.converse, self.feeds, after, pages, entry_filter, follow, stop
+            self.core.log, self.converse, self.feeds, after, pages, entry_filter, follow, until
         )
 
     async def last_events(

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Call, Collect, Send, Step, ask, ask_all
-from scratchbus.errors import LogGap
+from scratchbus.errors import InvalidField, LogGap, shown
 from scratchbus.eventlog.archive_protocol import EntryChunk
 from scratchbus.eventlog.below_floor import Floor, archived_after, entries_at, other_log, read_floor
 from scratchbus.eventlog.bus_log import Log
@@ -41,6 +41,13 @@ class Stop(Protocol):
     def is_set(self) -> bool:
         """Return whether it is time to stop."""
         ...
+
+
+def check_stop(stop: object) -> Stop | None:
+    """Return a stop signal, or None. Raises InvalidField for what cannot be asked whether it is set."""
+    if stop is not None and (isinstance(stop, type) or not callable(getattr(stop, "is_set", None))):
+        raise InvalidField("stop", f"{shown(stop)} cannot be set; give a threading.Event or an asyncio.Event")
+    return stop  # type: ignore[return-value]  # it has `is_set`
 
 
 def read(log: Log, cursors: list[Cursor], block_ms: int | None = None) -> Step[Chunks]:

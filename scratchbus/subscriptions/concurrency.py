@@ -6,12 +6,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from inspect import iscoroutinefunction
+
+from scratchbus.errors import InvalidInput, shown
 
 MAX_AT_ONCE = 1_000
 """The most handlers that may run at once."""
 
 
 Worker = Callable[[], object]
+
+
+def check_handler(handler: object) -> None:
+    """Raise InvalidInput unless a handler can be called."""
+    if not callable(handler):
+        raise InvalidInput(f"{shown(handler)} is not a handler; give a function")
+    if iscoroutinefunction(handler):  # its event would be acked, and it would never run
+        name = getattr(handler, "__name__", None)
+        raise InvalidInput(f"handler {name!r} is a coroutine function, which this bus cannot run; write def")
 
 
 def run_together(workers: Sequence[Worker], halt: Worker) -> None:

@@ -14,9 +14,9 @@ from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.position import Position
 from scratchbus.domain.values import Duration, check_whole
 from scratchbus.errors import ArchiveUnavailable, LeaseLost, LogError, ScratchbusError
-from scratchbus.eventlog.reader import Stop
+from scratchbus.eventlog.reader import Stop, check_stop
 from scratchbus.readmodel.scope import Host
-from scratchbus.subscriptions.concurrency import MAX_AT_ONCE, run_together
+from scratchbus.subscriptions.concurrency import MAX_AT_ONCE, check_handler, run_together
 from scratchbus.subscriptions.consumer import TRANSIENT_ERRORS, Consumer
 from scratchbus.subscriptions.delivery_state import CONSUMER_ERRORS, OUT, DeliveryState, reason_of
 from scratchbus.subscriptions.event_filters import Filters
@@ -81,7 +81,7 @@ class Subscription:
         self, bus: Host, name: str, filters: Filters, terms: Terms, lease: float, stop: Stop | None = None
     ) -> None:
         self._bus = bus
-        self._stop = stop
+        self._stop = check_stop(stop)
         self._woken = threading.Event()
         self._is_closed = False
         self._last: Delivery | None = None
@@ -112,9 +112,10 @@ class Subscription:
         """Pass every event to a handler until `stop` is set; ack it afterwards, or fail it on an exception.
 
         With `concurrency`, handle this many at once (1,000 at most): they begin in order, and may end in another.
-        Raises InvalidField.
+        Raises InvalidInput.
         """
-        self._stop = stop or self._stop
+        check_handler(handler)
+        self._stop = check_stop(stop) or self._stop
         iteration_lock = threading.Lock()
 
         def work() -> None:

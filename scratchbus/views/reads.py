@@ -16,7 +16,7 @@ from scratchbus.domain.position import BusPosition, Position
 from scratchbus.domain.values import Duration, check_id, check_page, duration_seconds
 from scratchbus.errors import Behind, BusClosed, InvalidPosition, NotFound, ScratchbusError, ViewClosed, shown
 from scratchbus.eventlog.cursor import check_shards
-from scratchbus.eventlog.reader import STOPPABLE_BLOCK_MS, Stop
+from scratchbus.eventlog.reader import STOPPABLE_BLOCK_MS, Stop, check_stop
 from scratchbus.projections.filters import Filter, FilterKeywords, count_matching, filter_of, list_arguments, matching
 from scratchbus.projections.page_in_memory import PageInMemory
 from scratchbus.readmodel.scope import Core
@@ -195,7 +195,7 @@ class PendingChanges(Watcher):
         super().__init__(woken)
         self._changes: deque[Change] = deque()
         self._is_closed = False
-        self._is_open, self._stop = is_open, stop
+        self._is_open, self._stop = is_open, check_stop(stop)
         self._poll_seconds = None if stop is None else STOPPABLE_BLOCK_MS / 1000
         self._live = live
         live.watch(self)

@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
-
-# blocking only:
-# from inspect import iscoroutinefunction
-# end
 from typing import Any, TypeVar
 
-from scratchbus.errors import InvalidInput, ScratchbusError
+from scratchbus.errors import InvalidInput, ScratchbusError, shown
 from scratchbus.eventlog.reader import Stop
-from scratchbus.subscriptions.concurrency_async import run_together
+from scratchbus.subscriptions.concurrency_async import check_handler, run_together
 from scratchbus.subscriptions.subscription_async import AsyncSubscription
 from scratchbus.work.work_async import AsyncWork
 
@@ -34,12 +30,10 @@ class AsyncHandlers:
         """Return a decorator that declares a handler, by its own name unless one is given. Raises InvalidInput."""
 
         def decorate(handler: Handler) -> Handler:
-            handler_name = name or handler.__name__
-            # blocking only:
-            # if iscoroutinefunction(handler):  # its event would be acked, and it would never run
-            #     problem = "is a coroutine function, which this bus cannot run; write def"
-            #     raise InvalidInput(f"handler {handler_name!r} {problem}")
-            # end
+            check_handler(handler)
+            handler_name = name or getattr(handler, "__name__", None)
+            if handler_name is None:
+                raise InvalidInput(f"{shown(handler)} has no name; declare it with name=")
             if handler_name in self._declared:
                 raise InvalidInput(f"two handlers are called {handler_name!r}; give one of them another name=")
             self._declared[handler_name] = partial(self._run, handler, concurrency, partial(open, handler_name))

@@ -16,9 +16,9 @@ from scratchbus.domain.observation_models import ObservationPatch
 from scratchbus.domain.values import Duration, check_whole
 from scratchbus.engine.waits import finish_or_undo
 from scratchbus.errors import ScratchbusError
-from scratchbus.eventlog.reader import Stop
+from scratchbus.eventlog.reader import Stop, check_stop
 from scratchbus.readmodel.scope import AsyncHost
-from scratchbus.subscriptions.concurrency_async import MAX_AT_ONCE, run_together
+from scratchbus.subscriptions.concurrency_async import MAX_AT_ONCE, check_handler, run_together
 from scratchbus.subscriptions.consumer import NAP, TRANSIENT_ERRORS
 from scratchbus.subscriptions.delivery_state import CONSUMER_ERRORS, reason_of
 from scratchbus.telemetry import tracing
@@ -112,7 +112,7 @@ class AsyncWork:
         self._bus = bus
         self._ttl = ttl
         self._terms = terms
-        self._stop = stop
+        self._stop = check_stop(stop)
         self._shared = (bus, name, wanted, pages, ttl, terms)
         self._others: list[AsyncWork] = []
         self._woken = asyncio.Event()
@@ -133,9 +133,10 @@ class AsyncWork:
     ) -> None:
         """Pass every job to a handler; it fails on an exception or without an outcome. Ends when `stop` is set.
 
-        With `concurrency`, this many jobs are handled at once (1,000 at most). Raises InvalidField.
+        With `concurrency`, this many jobs are handled at once (1,000 at most). Raises InvalidInput.
         """
-        self._stop = stop or self._stop
+        check_handler(handler)
+        self._stop = check_stop(stop) or self._stop
         others = check_whole("concurrency", concurrency, maximum=MAX_AT_ONCE) - 1
         self._others = [AsyncWork(*self._shared, self._stop) for _ in range(others)]
         if self._is_closed:  # before there were others to close

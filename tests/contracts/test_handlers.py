@@ -6,6 +6,8 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from typing import Any
 
 import pytest
 
@@ -142,6 +144,42 @@ def test_bad_declarations_are_refused(bus: Bus):
     for source in (bus.subscribe("s"), bus.work("w")):
         with source, pytest.raises(InvalidField, match="concurrency: 0 is not a whole number from 1 to 1000"):
             source.run(print, concurrency=0)
+
+
+def test_what_is_no_handler_is_refused_before_an_event_is_lost(bus: Bus):
+    async def later(given: object) -> None: ...
+
+    wrong: Any = later
+    for source in (bus.subscribe("s"), bus.work("w")):
+        with source, pytest.raises(InvalidInput, match="handler 'later' is a coroutine function, which this bus"):
+            source.run(wrong)
+    for wrong in (5, None):
+        for source in (bus.subscribe("s"), bus.work("w")):
+            with source, pytest.raises(InvalidInput, match=f"{wrong} is not a handler; give a function"):
+                source.run(wrong)
+        with pytest.raises(InvalidInput, match=f"{wrong} is not a handler; give a function"):
+            bus.on("reminder", name="x")(wrong)
+    with pytest.raises(InvalidInput, match=r"functools\.partial.* has no name; declare it with name="):
+        bus.on_job("reminder")(partial(print, "due"))
+
+
+@pytest.mark.parametrize("stop", [lambda: True, True, threading.Event, "now"])
+def test_a_stop_that_cannot_be_set_is_refused_by_all_that_wait_for_it(bus: Bus, stop: Any):
+    bus.on("reminder")(print)
+    waiting: dict[str, Callable[[], object]] = {
+        "events": lambda: bus.events(stop=stop),
+        "changes": lambda: bus.view().__enter__().changes(stop),
+        "subscribe": lambda: bus.subscribe("s", stop=stop),
+        "work": lambda: bus.work("w", stop=stop),
+        "run": lambda: bus.subscribe("s").run(print, stop),
+        "run of work": lambda: bus.work("w").run(print, stop),
+        "handlers": lambda: bus.run_handlers(stop),
+    }
+    for wait in waiting.values():
+        with pytest.raises(
+            InvalidField, match=r"^stop: .* cannot be set; give a threading\.Event or an asyncio\.Event$"
+        ):
+            wait()
 
 
 @pytest.mark.engines("embedded")

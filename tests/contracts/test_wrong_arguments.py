@@ -69,7 +69,7 @@ WRONG = {
 SOME = ("None", "2**64", "a fraction", "a surrogate", "a list of surrogates", "deep inside", "an object")
 """Enough for the asyncio facade: both facades share their parsers, and differ in their signatures alone."""
 
-SKIPPED = {"stop", "follow", "progress", "counter", "ask", "self", "unknown", "changes"}
+SKIPPED = {"follow", "progress", "counter", "ask", "self", "unknown", "changes"}
 """Arguments that are called or waited for."""
 
 
