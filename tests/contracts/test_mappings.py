@@ -81,6 +81,7 @@ def test_update_accepts_changes_as_a_mapping(page):
     changed = page.update(added.id, {"content": "x"}, owner="agent", expected_version=2)
     assert (changed.content, changed.owner, changed.version) == ("x", "agent", 3)
     assert page.update(added.id, patch={"content": "x"}, event_id="e2").version == 4
+    assert page.update(added.id, {"content": "old", "owner": "team"}, content="x", owner="agent").owner == "agent"
     changed = page.get(added.id)
     for patch, error in (({"id": "x"}, ReadOnlyField), ({"colour": "red"}, UnknownField), (5, InvalidField)):
         with pytest.raises(error):
