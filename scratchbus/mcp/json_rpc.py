@@ -158,7 +158,7 @@ class McpSession:
         if id is not None:
             if self._is_later is None:
                 self._is_later = method != "initialize" and has_version(params)
-            self._requests[id] = request = _Request(self, id)
+            self._requests[id] = request = _Request(self, id, is_endless=method == "subscriptions/listen")
             request.task = asyncio.create_task(self._answer(request, method, params))
             self._tasks.add(request.task)
         elif method == "notifications/cancelled":
@@ -179,11 +179,17 @@ class McpSession:
         same = (each for each in pending if each.request_id == id)
         return next(same, None) or next((each for each in pending if str(each.request_id) == str(id)), None)
 
-    async def wait_until_answered(self) -> None:
-        """Wait until all requests are answered."""
-        while self._requests:
+    async def wait_until_answered(self, patience: float | None = None) -> None:
+        """Wait until all requests are answered, except those that last as long as their client.
+
+        With `patience`, wait no longer than so many seconds for any next answer.
+        """
+        while not all(request.is_endless for request in self._requests.values()):
             self._answered = anyio.Event()
-            await self._answered.wait()
+            with anyio.move_on_after(patience) as waited:
+                await self._answered.wait()
+            if waited.cancelled_caught:
+                return
 
     async def notify(self, method: str, params: dict[str, Any]) -> None:
         """Send a notification."""
@@ -265,12 +271,13 @@ class _Request:
 
     task: asyncio.Task[None]
 
-    def __init__(self, session: McpSession, id: Id) -> None:
+    def __init__(self, session: McpSession, id: Id, *, is_endless: bool = False) -> None:
         self.connection = session
         self.request_id = id
         self.ending = session.ending
         self.traceparent = None  # there are no headers
         self.is_answered = False
+        self.is_endless = is_endless
 
     async def notify(self, method: str, params: dict[str, Any], *, is_of_request: bool = False) -> None:
         await self.connection.notify(method, params)

@@ -27,8 +27,8 @@ from scratchbus.mcp.protocol import INVALID_REQUEST, PARSE_ERROR, ProtocolError
 GRACE: Final = 0.8
 """Seconds after a signal until the process exits, even if the client reads nothing."""
 
-ANSWER_SECONDS: Final = 0.5
-"""Seconds to wait for pending answers after the end of the input."""
+ANSWER_SECONDS: Final = 5.0
+"""Seconds to wait for each next pending answer after the end of the input; a signal ends that."""
 
 MAX_MESSAGE: Final = 20 * 2**20
 """The most bytes of a message. The rest of a longer line is read and discarded."""
@@ -60,8 +60,7 @@ async def serve_stdio(methods: Methods) -> None:
         async with session.ending:
             tasks.start_soon(_end_on_signal, tasks.cancel_scope)
             await _receive(session, send, InputPipe(input_descriptor))
-            with anyio.move_on_after(ANSWER_SECONDS):
-                await session.wait_until_answered()
+            await session.wait_until_answered(ANSWER_SECONDS)
         tasks.cancel_scope.cancel()
 
 

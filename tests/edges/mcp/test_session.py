@@ -310,6 +310,29 @@ async def test_a_cancelled_request_is_neither_answered_nor_awaited():
         assert heard.statistics().current_buffer_used == 0
 
 
+async def test_at_its_end_a_session_waits_for_answers_but_not_for_endless_requests():
+    answered, may_end = list[object](), anyio.Event()
+
+    async def send(message: Message) -> None:
+        answered.append(message["id"])
+        session.settle(message["id"])
+
+    async def blocked(*_: object) -> dict[str, Any]:
+        await may_end.wait()
+        return {}
+
+    async with opened(send, **{"tools/list": blocked, "subscriptions/listen": blocked}) as session:
+        session.take(later(ask(1, "subscriptions/listen", notifications={})))
+        with anyio.fail_after(PATIENCE):
+            await session.wait_until_answered()
+            session.take(later(ask(2, "tools/list")))
+            await session.wait_until_answered(0.01)
+            assert answered == []
+            may_end.set()
+            await session.wait_until_answered(PATIENCE)
+    assert 2 in answered
+
+
 async def test_an_answer_in_transmission_is_not_cancelled():
     begun, may_end = anyio.Event(), anyio.Event()
     sent: list[object] = []
