@@ -48,11 +48,12 @@ _PATIENCE = 0.25
 """Seconds for which an expirer waits for a projector that stands still before it folds the log itself."""
 
 
-def sweep(core: Core, patience: float = 0.0) -> Step[int]:
+def sweep(core: Core, patience: float = 0.0, is_stopped: Callable[[], bool] = lambda: False) -> Step[int]:
     """Append the events that have fallen due, on all shards; return their number.
 
     What is due is an index of the projection, which this waits for with `patience` (seconds): see `await_fold`. If a
-    shard's log or archive cannot be read or written, raises that error after the other shards.
+    shard's log or archive cannot be read or written, raises that error after the other shards. Once `is_stopped`, it
+    leaves the rest for later.
     """
     count = 0
     failure: ScratchbusError | None = None
@@ -60,6 +61,8 @@ def sweep(core: Core, patience: float = 0.0) -> Step[int]:
     unchanged = dict.fromkeys(range(core.log.shards), 0)  # by shard that may have more; they take turns
     while unchanged:
         for shard, skip in list(unchanged.items()):
+            if is_stopped():
+                return count
             try:
                 if not (yield from await_fold(core.log, shard, patience)):
                     patience = 0.0  # no projector is at work
@@ -164,7 +167,7 @@ def _sweep_job(bus: Host, stop: threading.Event, failures: list[Exception]) -> N
     core, is_all = bus.core, False
     while not (is_all or stop.is_set()):
         try:
-            count = bus.converse(sweep(core, _PATIENCE))
+            count = bus.converse(sweep(core, _PATIENCE, stop.is_set))
             documents, is_all = bus.converse(page_out(core, core.settings.ms("keep_final")))
         except Exception as problem:  # raised where reminders are followed
             failures.append(problem)

@@ -616,9 +616,20 @@ def test_a_blocked_shard_does_not_stop_the_sweep_of_the_others(bus, clock):
     assert [len(kinds(pages[shard], stories[shard].id)) for shard in range(4)] == [1, 2, 2, 2]
 
 
+def test_a_stopped_sweep_leaves_the_rest_for_later(bus, page, clock, monkeypatch):
+    monkeypatch.setattr(expiry, "AT_ONCE", 2)
+    for _ in range(5):
+        page.add("observation", "x", ttl="1m")
+    clock.advance("1m")
+    answers = iter([*[False] * bus.core.log.shards, True])
+    assert bus.converse(sweep(bus.core, 0.0, lambda: next(answers))) == 2
+    assert bus.converse(sweep(bus.core, 0.0, lambda: True)) == 0
+    assert swept(bus) == 3
+
+
 @pytest.mark.parametrize("error", [EngineUnreachable, CodeTooOld, ZeroDivisionError])
 def test_an_expirer_raises_the_errors_of_its_sweep(bus, monkeypatch, error):
-    def broken(core, patience):
+    def broken(core, patience, is_stopped):
         yield Pause(0)
         raise error("no")
 
@@ -663,11 +674,11 @@ def set_clock(monkeypatch):
 def test_an_expirer_sweeps_after_the_clock_of_its_machine_was_set(connect, monkeypatch, set_clock, by, during_a_sweep):
     bus, stop, is_due = connect(sweep_interval="20ms"), threading.Event(), threading.Event()
 
-    def set_and_sweep(core, patience):
+    def set_and_sweep(core, patience, is_stopped):
         if is_due.is_set():
             is_due.clear()
             set_clock(by)
-        return sweep(core, patience)
+        return sweep(core, patience, is_stopped)
 
     monkeypatch.setattr(expiry, "sweep", set_and_sweep)
     thread = threading.Thread(target=run_expirer, args=(bus, stop), daemon=True)
