@@ -45,4 +45,5 @@ from scratchbus.domain.yaml_model import YamlText as YamlText
 from scratchbus.readmodel.projector import run_projector as run_projector
 from scratchbus.scheduling.expiry import run_expirer as run_expirer
 from scratchbus.telemetry.counters import counts as counts
+from scratchbus.telemetry.logs import LimitedLogger as LimitedLogger
 from scratchbus.telemetry.logs import stderr_logger as stderr_logger

@@ -22,7 +22,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from scratchbus import errors
-from scratchbus.daemon import stderr_logger
+from scratchbus.daemon import LimitedLogger, stderr_logger
 from scratchbus.http.patterns import MEANINGS
 
 MEDIA_TYPE: Final = "application/problem+json"
@@ -63,7 +63,7 @@ _CONTROLS: Final = re.compile(b"\xc2[\x80-\x9f]|\x7f")
 _LOST_PLUS: Final = re.compile(r"T[0-9:.]+ [0-9]{2}:[0-9]{2}$")
 _WORDS: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
-logger = stderr_logger()
+logger = LimitedLogger(stderr_logger())
 
 Responses = dict[int | str, dict[str, Any]]
 """The answers of an operation by status, for OpenAPI."""

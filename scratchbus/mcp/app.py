@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
-from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from typing import Any, Final, NamedTuple
+from weakref import WeakValueDictionary
 
 import anyio
 import uvicorn
@@ -33,7 +33,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from scratchbus.daemon import TokenChecks, TooManyWrong, exit_within, stderr_logger
+from scratchbus.daemon import LimitedLogger, TokenChecks, TooManyWrong, exit_within, stderr_logger
 from scratchbus.errors import ScratchbusError, SettingsError, for_clients
 from scratchbus.mcp.access_tokens import Token, Tokens
 from scratchbus.mcp.identity import GROUPS, Identity, groups_of
@@ -59,6 +59,7 @@ LOCAL: Final = TransportSecuritySettings(
 """The hosts and origins of requests to a server that only this machine can reach."""
 
 logger = stderr_logger()
+limited_logger = LimitedLogger(logger)
 
 
 @asynccontextmanager
@@ -112,7 +113,7 @@ class _Reception:
         self._security = security
         self._tasks = tasks
         self._managers: dict[Admission, StreamableHTTPSessionManager] = {}
-        self._opening: dict[Admission, anyio.Lock] = defaultdict(anyio.Lock)
+        self._opening: WeakValueDictionary[Admission, anyio.Lock] = WeakValueDictionary()
 
     async def verify_token(self, token: str) -> AccessToken | None:
         """Return the access a token gives; None if it is unknown."""
@@ -135,7 +136,7 @@ class _Reception:
         try:
             answer = self._refusal(admitted.grant.identity) or (await self._manager(admitted.grant)).handle_request
         except ScratchbusError as problem:
-            logger.warning("cannot open the bus for a client", client=admitted.client_id, problem=str(problem))
+            limited_logger.warning("cannot open the bus for a client", client=admitted.client_id, problem=str(problem))
             answer = _error(503, "temporarily_unavailable", for_clients(problem))
         await answer(scope, receive, send)
 
@@ -146,7 +147,8 @@ class _Reception:
         return _error(403, "insufficient_scope", text, {"WWW-Authenticate": 'Bearer error="insufficient_scope"'})
 
     async def _manager(self, grant: Admission) -> StreamableHTTPSessionManager:
-        async with self._opening[grant]:  # one of many: others must not wait for a workspace that opens slowly
+        lock = self._opening.setdefault(grant, anyio.Lock())  # it goes with the last request that waits for it
+        async with lock:  # one of many: others must not wait for a workspace that opens slowly
             if grant not in self._managers:
                 self._managers[grant] = await self._tasks.start(self._host, grant)
             return self._managers[grant]

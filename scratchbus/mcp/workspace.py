@@ -8,14 +8,14 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from scratchbus import AsyncBus
-from scratchbus.daemon import stderr_logger
+from scratchbus.daemon import LimitedLogger, stderr_logger
 from scratchbus.errors import Conflict, EngineError, InvalidField, NotFound, ScratchbusError, for_clients
 from scratchbus.mcp.identity import Identity
 
 if TYPE_CHECKING:
     from scratchbus import AsyncPage, AsyncView, Observation
 
-logger = stderr_logger()
+logger = LimitedLogger(stderr_logger())
 
 
 class Workspace:

@@ -43,7 +43,7 @@ from scratchbus.projections import scratch_page
 from scratchbus.projections.subjects import is_remembered
 from scratchbus.readmodel.scope import Core
 from scratchbus.readmodel.type_indexes import unlist
-from scratchbus.telemetry.logs import stderr_logger
+from scratchbus.telemetry.logs import LimitedLogger, stderr_logger
 
 CHUNK = 500
 """The events examined at a time."""
@@ -66,6 +66,7 @@ _LASTING = (b"status_changed", b"linked", b"due")
 """The kinds of events that may be the last one of a final observation that is still on its page."""
 
 logger = stderr_logger()
+limited_logger = LimitedLogger(logger)
 
 Final = dict[str, list[Observation]]
 """The observations that may be paged out, by page."""
@@ -84,7 +85,7 @@ class PageOut(NamedTuple):
 def page_out(core: Core, keep_ms: int | None) -> Step[PageOut]:
     """Page out observations final and unchanged for this long (None: none), as many as one call does.
 
-    A user who may not write state pages nothing out.
+    A user who may not write state pages nothing out; while the archive is away, its events wait.
     """
     documents, is_all = 0, True
     if keep_ms is None:
@@ -93,7 +94,11 @@ def page_out(core: Core, keep_ms: int | None) -> Step[PageOut]:
         for shard in range(core.log.shards):
             pages = set[str]()
             for _ in range(CHUNKS):
-                final, is_end = yield from _page_out_batch(core.log, shard, keep_ms)
+                try:
+                    final, is_end = yield from _page_out_batch(core.log, shard, keep_ms)
+                except ArchiveUnavailable as problem:  # the cursor has not moved: a later call goes on here
+                    limited_logger.warning("nothing is paged out while the archive is away", problem=str(problem))
+                    break
                 documents += sum(map(len, final.values()))
                 pages.update(final)
                 if is_end:
@@ -256,7 +261,9 @@ def _move_index(log: Log, shard: int, page: str) -> Step[bool]:
     try:
         sha256 = yield Fetch(partial(log.archive.put_table, shard, pack_table(ids, positions)))
     except (ArchiveDamaged, ArchiveUnavailable) as problem:
-        logger.warning("the index of paged-out observations stays in the engine", page=page, problem=str(problem))
+        limited_logger.warning(
+            "the index of paged-out observations stays in the engine", page=page, problem=str(problem)
+        )
         return False
     name = name_table(table_names(tables), sha256, ids, positions)
     numbers = list(ranges)

@@ -12,7 +12,15 @@ import pytest
 
 from scratchbus import Bus, NewObservation
 from scratchbus.domain.events import StatusChanged
-from scratchbus.errors import ArchiveDamaged, BusClosed, CodeTooOld, InvalidTransition, NotFound, PositionLost
+from scratchbus.errors import (
+    ArchiveDamaged,
+    ArchiveUnavailable,
+    BusClosed,
+    CodeTooOld,
+    InvalidTransition,
+    NotFound,
+    PositionLost,
+)
 from scratchbus.eventlog import index_tables as index_of
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key, read_checkpoint, write_if_unchanged
@@ -608,6 +616,24 @@ def test_a_write_that_races_paging_is_refused(bus, page, monkeypatch, is_out_aga
     assert not left
     assert page.get(gone.id).links == ["late-action"]
     assert page.link(gone.id, "later").version == gone.version + 3
+    assert_sound(bus)
+
+
+def test_observations_wait_in_the_engine_while_the_archive_is_away(bus, page, monkeypatch):
+    fill(page)
+    archive(bus)
+    stored = documents(bus)
+    with monkeypatch.context() as away:
+
+        def refuse(*_):
+            raise ArchiveUnavailable("the archive is away")
+
+        away.setattr(bus.core.log.archive, "catalog", refuse)
+        project(bus)
+        settle(bus)
+        assert bus.converse(page_out(bus.core, 0)) == (0, True)
+        assert documents(bus) == stored
+    assert page_all_out(bus) > 0
     assert_sound(bus)
 
 

@@ -21,6 +21,8 @@ from starlette.routing import Mount, Route
 
 import scratchbus
 from scratchbus.errors import InvalidField
+from scratchbus.mcp.app import _Reception
+from scratchbus.mcp.identity import GROUPS, groups_of
 from scratchbus.mcp.workspace import Workspace
 from tests.edges.mcp.conftest import Agent
 from tests.waiting import PATIENCE
@@ -109,6 +111,24 @@ async def test_a_mounted_server_offers_only_its_groups(tmp_path: Path, memory_ur
     with pytest.raises(InvalidField, match="everything"):
         async with scratchbus.mcp_app(tokens, ["everything"], is_local=True):
             pass
+
+
+async def test_a_token_has_one_server_and_no_lock_is_kept_once_it_is_open(tmp_path: Path, memory_url: str):
+    tokens = scratchbus.McpTokens(tmp_path / "tokens.yaml")
+    tokens.add("laptop", scratchbus.McpIdentity.of("analyst"))
+    (token,) = tokens.all()
+    opened = list[object]()
+    async with anyio.create_task_group() as tasks:
+        reception = _Reception(tokens, groups_of(GROUPS), {"url": memory_url}, None, tasks)
+
+        async def open_one() -> None:
+            opened.append(await reception._manager(reception._grant(token)))
+
+        async with anyio.create_task_group() as requests:
+            for _ in range(3):
+                requests.start_soon(open_one)
+        assert (len(opened), len(set(opened)), len(reception._opening)) == (3, 1, 0)
+        tasks.cancel_scope.cancel()
 
 
 async def test_a_token_whose_workspace_opens_slowly_delays_no_other(
