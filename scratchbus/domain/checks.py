@@ -96,7 +96,7 @@ def check_length(field: str, text: str, limit: int, advice: str = "") -> None:
 def check_limit(limit: object) -> None:
     """Raise InvalidField unless the limit is None or a positive whole number."""
     if limit is not None:
-        check_whole("limit", limit, advice="use None for no limit")
+        check_whole("limit", limit, advice="" if isinstance(limit, int) and limit > 0 else "use None for no limit")
 
 
 def check_flag(field: str, value: object) -> bool:

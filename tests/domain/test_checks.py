@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from scratchbus.commands.change import Clear
 from scratchbus.commands.turns import CompactTurns
-from scratchbus.domain.checks import check_evidence, check_object, check_tags
+from scratchbus.domain.checks import check_evidence, check_limit, check_object, check_tags
 from scratchbus.errors import InvalidInput
 
 NUMBERS = st.integers() | st.floats() | st.sampled_from([10**15, 10**15 + 1, -(10**15), 1e15, -0.0, math.nan, math.inf])
@@ -46,6 +46,13 @@ def test_a_value_that_json_cannot_hold_is_refused(value: object) -> None:
         check_object("context", {"text": "plain", "value": value})
     with pytest.raises(InvalidInput):
         check_object("context", {"text": "plain", "inner": [value]})
+
+
+@pytest.mark.parametrize(("limit", "has_advice"), [(0, True), ("5", True), (-1, True), (2**53, False)])
+def test_a_limit_that_is_too_large_is_not_told_to_have_none(limit: object, has_advice: bool) -> None:
+    with pytest.raises(InvalidInput, match=r"is not a whole number from 1 to 9007199254740991") as refused:
+        check_limit(limit)
+    assert str(refused.value).endswith("; use None for no limit") is has_advice
 
 
 @pytest.mark.parametrize("key", ["\ud800", 1, None, True])
