@@ -200,8 +200,7 @@ class Output:
             box=None, expand=True, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", show_header=not as_part
         )
         *_, last = columns
-        shown = []
-        is_tight = as_part and not has_room(columns, items[0], self.console.width)
+        shown, is_tight = list[Any](), as_part and not has_room(columns, items[0], self.console.width)
         for column in columns:
             cells = [column.cell(item) for item in items]
             title, texts = cut(Text(column.title)), [cut(cell.rich) for cell in cells]
@@ -210,6 +209,7 @@ class Output:
                 table.add_column(title, width=width, ratio=1)
             elif column.min_terminal <= self.console.width and (as_part or any(texts)):
                 width = column.wide_width if as_part and self.console.width >= WIDE else None
+                width = max(map(len, texts)) if width is None and cells[0].short else width  # a cut id finds nothing
                 is_padded = as_part and not is_tight and self.console.width >= SPARE and cells[0].short is None
                 min_width = width or (column.width if is_padded else None)
                 table.add_column(title, justify="right" if column.right else "left", width=width, min_width=min_width)

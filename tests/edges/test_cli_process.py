@@ -245,6 +245,18 @@ def test_the_last_column_of_a_table_has_room(cli: Cli, monkeypatch: pytest.Monke
         assert "no backup" in lines[1], lines
 
 
+def test_a_narrow_table_shows_enough_of_each_id_to_find_it(cli: Cli, monkeypatch: pytest.MonkeyPatch):
+    ids = [cli.add("no backup of the old server"), cli.add("neither of the new one")]
+    cli("claim", ids[0], "--by", "executor-of-the-payments-department")
+    cli("review", ids[1])
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    for columns in ("40", "50", "60"):
+        monkeypatch.setenv("COLUMNS", columns)
+        rows = re.sub(r"\x1b\[\d*m", "", cli("list", "--no-color").out).splitlines()[1:]
+        assert [row.split()[0] for row in rows] == [id[-8:] for id in reversed(ids)]
+        assert all(len(row.rstrip()) <= int(columns) for row in rows)
+
+
 @pytest.mark.parametrize("columns", ["60", "72", "80", "90", "100"])
 def test_a_row_with_a_long_id_shows_what_happened(bus: Bus, cli: Cli, monkeypatch: pytest.MonkeyPatch, columns: str):
     bus.preferences(cli.page).remember("tea", "green")
