@@ -5,8 +5,9 @@ Between two looks, and between two runs, the file at the path may have changed i
 - **grown**: the bytes before the position are still those that were read; reading continues;
 - **truncated** (copytruncate): the same inode, other bytes; the file is read from its start;
 - **rotated** (renamed, and a new file created): once the new file has bytes, the old one is read to its end, then the
-  new one from its start. After a restart the old file is found by its inode in the same directory. After several
-  rotations the files in between follow in their order, if they are named `LOG.1`, `LOG.2`, …;
+  new one from its start. After a restart the old file is found by its inode in the same directory; behind a symbolic
+  link that is the directory of its target. After several rotations the files in between follow in their order, if they
+  are named `LOG.1`, `LOG.2`, …;
 - **replaced by a copy** (an editor, rsync): another inode, the same bytes; reading continues;
 - **gone**: the open file is read further, and the path is checked again later.
 
@@ -100,10 +101,14 @@ class Tailer:
             file.move_to(position.followed_by(file.inode))
         return file
 
+    def _target(self) -> Path:
+        """Return the path of the log itself, which a symbolic link may name: the target is what rotates."""
+        return Path(os.path.realpath(self._path))
+
     def _renamed(self, position: FilePosition) -> LogFile | None:
         """Return the file that was read before, if the directory has it under another name, and may be listed."""
         try:
-            with os.scandir(self._path.parent) as entries:
+            with os.scandir(self._target().parent) as entries:
                 candidates = [Path(entry.path) for entry in entries if entry.inode() == position.inode]
         except OSError as problem:
             logger.warning(
@@ -146,9 +151,9 @@ class Tailer:
 
     def _path_after(self, file: LogFile) -> Path:
         """Return the path of the next newer rotated file that has bytes, else the path of the log."""
-        newer = self._path
+        newer, target = self._path, self._target()
         for number in itertools.count(1):
-            path = Path(f"{self._path}.{number}")
+            path = Path(f"{target}.{number}")
             try:
                 status = path.stat()
             except OSError:

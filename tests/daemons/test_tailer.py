@@ -219,6 +219,28 @@ def test_all_rotations_between_two_runs_are_read_in_order(log, later):
     assert texts(Tailer(log, second.position)) == ["six"]
 
 
+@pytest.mark.parametrize("way", ["the file rotates", "the link is set to a new file"])
+def test_the_rest_of_a_log_behind_a_symbolic_link_is_read_after_a_restart(log, tmp_path, way):
+    link = tmp_path / "links" / "current.log"
+    link.parent.mkdir()
+    link.symlink_to(log)
+    append(log, "one\n")
+    first = Tailer(link)
+    assert texts(first) == ["one"]
+    append(log, "two\n")
+    if way == "the file rotates":
+        rotate(log)
+        append(log, "three\n")
+        log.with_name("auth.log.1").rename(log.with_name("auth.log.2"))
+        rotate(log)
+        append(log, "four\n")
+    else:
+        append(log.with_name("auth-2.log"), "three\nfour\n")
+        link.unlink()
+        link.symlink_to(log.with_name("auth-2.log"))
+    assert texts(Tailer(link, first.position)) == ["two", "three", "four"]
+
+
 def test_reading_continues_in_a_longer_copy_of_the_file(log, tmp_path):
     append(log, "one\n")
     first = Tailer(log)
