@@ -13,7 +13,7 @@ from scratchbus.archive.blocks import unpack
 from scratchbus.archive.catalog import first_line, read_file
 from scratchbus.archive.contents import archived_logs
 from scratchbus.archive.lines import Line, check_line, position_of, restore
-from scratchbus.archive.manifest import END, Manifest, folder_of, is_manifest, last_name, number_of
+from scratchbus.archive.manifest import END, Manifest, folder_of, hash_in, is_manifest, last_name, number_of
 from scratchbus.archive.segment import Index, index_of
 from scratchbus.archive.stores import Store
 from scratchbus.domain.position import Position, event_range
@@ -91,8 +91,8 @@ class LogCheck:
         self.leftovers: set[str] = set()
 
     def run(self) -> Iterator[None]:
-        """Check each segment, then the end of the archive, then report files that no manifest names."""
-        all_names = (name.removeprefix(self._folder) for name in self._store.list(self._folder))
+        """Check each segment, the end of the archive and each table, and report files that no manifest names."""
+        all_names = [name.removeprefix(self._folder) for name in self._store.list(self._folder)]
         names = [name for name in all_names if number_of(name) is not None]
         for name in filter(is_manifest, names):
             manifest = self._check_manifest(name)
@@ -102,6 +102,8 @@ class LogCheck:
             yield
         self._check_end()
         self._report_unnamed(names)
+        if not (self._only_chain or self._origin):  # the engine names the tables that are still used
+            self._check_tables(all_names)
         yield
 
     def take(self) -> list[FileProblem]:
@@ -261,6 +263,14 @@ class LogCheck:
         with suppress(ValueError):  # already reported
             if Manifest.parse(manifest).end != content:
                 self._add_problem(END, f"it does not match {name}: one of them was changed")
+
+    def _check_tables(self, names: list[str]) -> None:
+        """Check that the tables of paged-out observations have the content by which they are named."""
+        for name in names:
+            wanted = hash_in(name)
+            content = self._store.get(self._folder + name) if wanted else None
+            if content is not None and sha256(content).hexdigest() != wanted:
+                self._add_problem(name, "its SHA-256 differs from its name: it was changed")
 
     def _report_unnamed(self, names: list[str]) -> None:
         """Report files that no manifest names, unless one does by now: an archiver may be running."""

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from pydantic import BaseModel
 
-from scratchbus.archive.manifest import END, Manifest, bus_folder, is_manifest, number_of
+from scratchbus.archive.manifest import END, Manifest, bus_folder, hash_in, is_manifest, number_of
 from scratchbus.archive.stores import Store
 from scratchbus.errors import ArchiveDamaged
 
@@ -22,12 +22,12 @@ def archived_logs(store: Store, bus: str | None = None) -> dict[str, list[str]]:
     Raises ArchiveUnavailable.
     """
     prefix = "" if bus is None else bus_folder(bus)
-    is_folder = re.compile((re.escape(prefix) or ".+/") + _SHARD).fullmatch
+    path = re.compile(rf"({re.escape(prefix) or '.+/'}{_SHARD})(.+)").fullmatch
     folders: dict[str, list[str]] = defaultdict(list)
-    for name in store.list(prefix):
-        folder, slash, file = name.rpartition("/")
-        if is_folder(folder + slash) and (number_of(file) is not None or file == END):
-            folders[folder + slash].append(file)
+    for match in filter(None, map(path, store.list(prefix))):
+        folder, file = match.groups()
+        if number_of(file) is not None or file == END or hash_in(file):
+            folders[folder].append(file)
     return dict(folders)
 
 

@@ -36,6 +36,7 @@ END = "end.json"
 
 _SUFFIX = ".manifest.json"
 _MANIFEST = re.compile(rf"[0-9]{{16}}{re.escape(_SUFFIX)}")
+_TABLE = re.compile(r"index/([0-9a-f]{64})\.zst")
 _NUMBER = re.compile(r"\.?(\d{16})[.-]")
 
 
@@ -208,6 +209,12 @@ def folder_of(bus: str, shard: int) -> str:
 def table_file(bus: str, shard: int, sha256: str) -> str:
     """Return the name of the file that has a table of the index of paged-out observations."""
     return f"{folder_of(bus, shard)}index/{sha256}.zst"
+
+
+def hash_in(name: str) -> str:
+    """Return the SHA-256 in the name of a table, in the folder of its log; "" for any other file."""
+    match = _TABLE.fullmatch(name)
+    return match[1] if match else ""
 
 
 def manifest_name(first: int) -> str:

@@ -7,6 +7,8 @@ from random import Random
 import pytest
 
 from scratchbus import NewObservation
+from scratchbus.archive.archive_check import verify as verify_archive
+from scratchbus.archive.stores import open_store
 from scratchbus.errors import ArchiveDamaged, InvalidTransition, NotFound, PositionLost
 from scratchbus.eventlog.checkpoint import write_if_unchanged
 from scratchbus.eventlog.index_tables import (
@@ -263,6 +265,25 @@ def test_damaged_table_is_reported_and_rebuilt(connect, bus, page, tmp_path):
         else:
             file.write_bytes(content)
             assert fresh.page("main").get(gone.id)
+
+
+@pytest.mark.parametrize("change", [lambda content: content[:-3], lambda content: content + b"\0", lambda content: b""])
+def test_changed_table_is_found_without_the_engine(bus, page, tmp_path, change):
+    fill(page, 6)
+    page_all_out(bus)
+    (file,) = tables_on_disk(tmp_path)
+    content = file.read_bytes()
+    file.write_bytes(change(content))
+    store = open_store(str(tmp_path / "archive"))
+    problems = [
+        (each.file, each.problem) for log in verify_archive(store) for each in log.problems if file.stem in each.file
+    ]
+    assert problems == [
+        (file.relative_to(tmp_path / "archive").as_posix(), "its SHA-256 differs from its name: it was changed")
+    ]
+    assert not [each for log in verify_archive(store, only_chain=True) for each in log.problems]
+    file.write_bytes(content)
+    assert not [each for log in verify_archive(store) for each in log.problems]
 
 
 @pytest.mark.damages_the_log
