@@ -465,6 +465,28 @@ def test_unknown_keys_and_entries_are_found(bus: Bus, page) -> None:
     assert found == {("unknown", "stray"), ("head", "heads:ghost"), ("index", "p1:tag:main#ghost")}
 
 
+@pytest.mark.damages_the_log
+@pytest.mark.parametrize(
+    "name",
+    [
+        "tail:old",
+        "erased:1",
+        "log:1",
+        "ids:",
+        "ids:junk",
+        "ids:retried:1",
+        "p²:docs",
+        "p1:rejected:main",
+        "p1:snapshots",
+    ],
+)
+def test_keys_with_names_like_those_of_other_keys_are_found(bus: Bus, page, name: str) -> None:
+    page.add("observation", "one")
+    keys = keys_of(bus)
+    send(bus, "SET", keys.tag + name, "x")
+    assert bus.verify().findings == [Finding("unknown", keys.tag + name, "should not be there")]
+
+
 def _erase_one(bus: Bus) -> str:
     page = bus.page()
     erased = page.add("observation", "private").id

@@ -6,6 +6,7 @@ point before the comparison. So it does not matter what happens between two step
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -32,14 +33,19 @@ from scratchbus.readmodel.verify.stored import StoredKey, StoredKeys
 
 _AT_ONCE = 500  # members of a key per read
 
-_APART = (
-    "log", "tail", "origin", "floor", "archiver", "archived", "kept", "meta", "subscriptions", "subscription", "dead",
-    "again", "cursor", "ids", "checkpoint", "rebuilding", "erased",
-)  # fmt: skip
+_APART = ("subscription", "dead", "again", "cursor", "checkpoint")
 """The keys, up to their first colon, that are not compared member by member."""
 
-_APART_IN_BUILD = ("rejected", "snapshots", "paging")
-"""The same, of a build of the state."""
+_APART_WHOLE = (
+    "log", "tail", "origin", "floor", "archiver", "archived", "kept", "meta", "subscriptions", "rebuilding", "erased",
+    "ids:retried", "ids:erased",
+)  # fmt: skip
+"""The whole names of the others."""
+
+_APART_IN_BUILD = ("rejected", "paging", "snapshots:")
+"""The same, of a build of the state; of snapshots, the beginning."""
+
+_DAY = re.compile(r"ids:\d+")
 
 
 def verify(core: Core, progress: Progress | None = None) -> Step[Verified]:
@@ -103,7 +109,7 @@ class _Shard:
                 yield from self._compare(stored)
             elif key.startswith(self._common.positions):
                 yield from self._compare_positions(key)
-            elif key.startswith(self._keys.ids) and not key.endswith(("retried", "erased")):
+            elif _DAY.fullmatch(key.removeprefix(self._keys.tag)):
                 yield from self._compare_ids(key)
             else:
                 self._recognise(key.removeprefix(self._keys.tag))
@@ -271,10 +277,12 @@ class _Shard:
     def _recognise(self, name: str) -> None:
         """Report a key that should not exist. Leftovers of other builds do no harm."""
         kind, _, rest = name.partition(":")
-        if kind in _APART:
+        if name in _APART_WHOLE or kind in _APART:
             return
-        is_of_build = kind[:1] == "p" and kind[1:].isdigit()
-        if is_of_build and (int(kind[1:]) != self._wanted.base.build or rest.partition(":")[0] in _APART_IN_BUILD):
+        is_of_build = kind[:1] == "p" and kind[1:].isdecimal()
+        if is_of_build and (
+            int(kind[1:]) != self._wanted.base.build or "".join(rest.partition(":")[:2]) in _APART_IN_BUILD
+        ):
             return
         if kind == "import":
             what = "is of an import that is at work, or was cut short; import the file again to complete it"
