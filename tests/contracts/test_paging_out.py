@@ -37,7 +37,7 @@ from scratchbus.scheduling.expiry import run_expirer
 from scratchbus.scheduling.paging_out import page_out
 from scratchbus.scheduling.reminders import complete_all
 from tests.cases import case
-from tests.engines import ALL
+from tests.engines import ALL, ONE
 from tests.faults.interposing import interposed
 from tests.inspection import archive, assert_sound, documents, forget, heads, keys_of, project, send, settle
 from tests.waiting import eventually
@@ -335,6 +335,34 @@ def test_verify_finds_faults_in_the_index_of_paged_out_observations(bus, page):
     assert found[twice.id] == "is stored and paged out at once"
     assert found[lost.id] == "is missing"
     assert found[moved.id].startswith("traits is 7 instead of")
+
+
+@pytest.mark.damages_the_log
+@pytest.mark.engines(*ONE)
+def test_verify_finds_rows_of_the_index_that_are_cut_short(bus, page):
+    added = fill(page)
+    page_all_out(bus)
+    names = names_of(bus)
+    send(bus, "HSET", names.paged, index_of.bucket_of(added[1].id), b"\0" * 23)
+    send(bus, "HSET", names.places, index_of.range_of(added[1].added_seq), b"\0" * 31)
+    found = {each.where: each.what.partition(":")[0] for each in bus.verify().findings}
+    assert found[f"{names.paged} {index_of.bucket_of(added[1].id)}"] == "cannot be read"
+    assert found[f"{names.places} {index_of.range_of(added[1].added_seq)}"] == "cannot be read"
+
+
+@pytest.mark.damages_the_log
+@pytest.mark.engines(*ONE)
+def test_verify_finds_a_status_that_the_index_does_not_name(bus, page):
+    fill(page)
+    page_all_out(bus)
+    names = names_of(bus)
+    assert len(page.list(status="archived")) == 7
+    send(bus, "HDEL", names.places, "=archived")
+    assert [each[:2] for each in bus.verify().findings] == [("paged", f"{names.places} =archived")]
+    bus.rebuild()
+    page_all_out(bus)
+    assert bus.verify().findings == []
+    assert len(page.list(status="archived")) == 7
 
 
 def test_only_old_final_documents_are_paged_out(bus, page):

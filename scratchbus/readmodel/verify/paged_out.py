@@ -10,6 +10,8 @@ from scratchbus.engine.scripts import Command
 from scratchbus.engine.steps import Step, ask, batches
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.index_tables import (
+    ENTRY,
+    ID,
     TableName,
     find_in_tables,
     id_text,
@@ -54,22 +56,42 @@ class PagedOutCheck:
             pages[page].append(id)
         for page, ids in pages.items():
             names = PageKeys(self._keys, page, self._wanted.base.build)
+            missing = set[str]()
             for batch in batches(ids, _AT_ONCE):
-                documents = (self._wanted.base.observation(page, id) for id in batch)
-                entries = reads(names, batch, (document.added_seq for document in documents if document is not None))
-                rows, tables, *found = yield from self._read(
-                    [("HMGET", names.docs, *batch), ("HGETALL", names.tables), *entries]
-                )
-                index, stored = IndexEdit(names, tables=_names(tables)), list[str]()
-                index.load(zip(entries, found, strict=True))
-                index.in_tables = yield from find_in_tables(self._log, self._shard, index.tables, batch)
-                for id, row in zip(batch, rows, strict=True):
-                    if problem := self._wanted.problem_of_absent(page, id, row, index):
-                        self._verified.add("paged", f"{names.paged} {id}", problem)
-                    elif row and (page, id) in self._wanted.unindexed:
-                        stored.append(id)
-                for id in stored:
-                    yield from self._compare_unindexed(names, id)
+                missing |= yield from self._compare(names, batch)
+            for status in sorted(missing):
+                what = "is missing, so that lists of this status leave out paged-out observations"
+                self._verified.add("paged", f"{names.places} ={status}", what)
+
+    def _compare(self, names: PageKeys, ids: Sequence[str]) -> Step[set[str]]:
+        """Compare some observations of a page; return the statuses of paged-out ones that the index does not name."""
+        documents = [each for id in ids if (each := self._wanted.base.observation(names.page, id)) is not None]
+        statuses = sorted({each.status for each in documents})
+        entries = reads(names, ids, (each.added_seq for each in documents))
+        rows, tables, named, *found = yield from self._read(
+            [
+                ("HMGET", names.docs, *ids),
+                ("HGETALL", names.tables),
+                ("HMGET", names.places, "moves", *(f"={status}" for status in statuses)),
+                *entries,
+            ]
+        )
+        unnamed = {status for status, row in zip(statuses, named[1:], strict=True) if row is None}
+        index, stored, missing = IndexEdit(names, tables=_names(tables)), list[str](), set[str]()
+        index.load(
+            (command, _whole(command[1] == names.paged, each)) for command, each in zip(entries, found, strict=True)
+        )
+        index.in_tables = yield from find_in_tables(self._log, self._shard, index.tables, ids)
+        for id, row in zip(ids, rows, strict=True):
+            if problem := self._wanted.problem_of_absent(names.page, id, row, index):
+                self._verified.add("paged", f"{names.paged} {id}", problem)
+            elif row and (names.page, id) in self._wanted.unindexed:
+                stored.append(id)
+            elif index.find(id) and (document := self._wanted.base.observation(names.page, id)) is not None:
+                missing |= {document.status} & unnamed
+        for id in stored:
+            yield from self._compare_unindexed(names, id)
+        return missing
 
     def _compare_unindexed(self, names: PageKeys, id: str) -> Step[None]:
         """Check that an observation that was missing in an index, and is stored, was paged in since."""
@@ -78,6 +100,12 @@ class PagedOutCheck:
         row, *scores = yield from self._read([("HGET", names.docs, id), *(("ZSCORE", key, id) for key in keys)])
         if row is not None and None in scores and self._wanted.base.observation(names.page, id) == document:
             self._verified.add("paged", f"{names.paged} {id}", "is stored, and missing in an index")
+
+
+def _whole(is_bucket: bool, rows: Sequence[bytes | None]) -> list[bytes | None]:
+    """Return buckets or ranges without an incomplete last entry, which is reported with the key."""
+    width = ID.size if is_bucket else ENTRY.size
+    return [row and row[: len(row) // width * width] for row in rows]
 
 
 def _names(flat: Sequence[bytes]) -> list[TableName]:

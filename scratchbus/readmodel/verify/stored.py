@@ -9,8 +9,9 @@ from typing import Any, Literal, NamedTuple
 
 from scratchbus.domain.memories import Session
 from scratchbus.domain.position import START, Position
+from scratchbus.errors import shown
 from scratchbus.eventlog import positions
-from scratchbus.eventlog.index_tables import PagedOut, entries_in, id_text, ids_in, range_of
+from scratchbus.eventlog.index_tables import ENTRY, ID, PagedOut, entries_in, id_text, ids_in, range_of
 from scratchbus.eventlog.keys import SYSTEM_PAGE, ShardKeys
 from scratchbus.eventlog.paged_out import IndexEdit
 from scratchbus.eventlog.stored_documents import read_document
@@ -213,6 +214,8 @@ class StoredKeys:
 
     def _bucket_difference(self, page: str, _: object, row: bytes) -> str:
         """Check the ids of a bucket, which may be paged in by the time their positions are compared."""
+        if len(row) % ID.size:
+            return f"cannot be read: {shown(row)}"
         problems = []
         for id, added in ids_in(row).items():
             document = self.base.observation(page, id_text(id))
@@ -227,6 +230,8 @@ class StoredKeys:
         """Check the index entries of a range, whose observations may be paged in by the time they are compared."""
         if not name.isdigit():
             return ""
+        if len(row) % ENTRY.size:
+            return f"cannot be read: {shown(row)}"
         problems = []
         for added, entry in entries_in(row).items():
             id = self._id_of(page, added)
