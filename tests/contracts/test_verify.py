@@ -18,6 +18,7 @@ from scratchbus.engine.steps import Step
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import read_checkpoint
 from scratchbus.eventlog.keys import PageKeys
+from scratchbus.eventlog.positions import pack
 from scratchbus.readmodel import snapshots
 from scratchbus.readmodel.catch_up import catch_up
 from scratchbus.readmodel.verify import paged_out, probe, verifier
@@ -627,6 +628,14 @@ def test_a_missing_document_of_a_final_observation_is_found(bus: Bus, page) -> N
     project(bus)
     send(bus, "HDEL", PageKeys(keys_of(bus), "main", 1).docs, final.id)
     assert [(each.kind, each.what) for each in bus.verify().findings] == [("paged", "is missing")]
+
+
+@pytest.mark.damages_the_log
+@pytest.mark.parametrize("more", [pack([1, 1]), b"\0", pack([1, 1]) * 40], ids=["another", "half of one", "many"])
+def test_positions_that_no_event_has_are_found_below_the_floor(archived: Bus, more: bytes) -> None:
+    key = PageKeys(keys_of(archived), "main", 1).positions
+    send(archived, "SET", key, more + send(archived, "GET", key))
+    assert [each[:2] for each in archived.verify().findings] == [("position", key)]
 
 
 @pytest.mark.damages_the_log

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
@@ -146,8 +146,10 @@ class StoredKeys:
     def positions_differ(self, key: str, row: bytes) -> bool:
         """Return whether a page's stored positions differ from its events; those below the floor may be missing."""
         expected = self.base.positions[key]
-        above = expected[offset_of(expected, self.floor.ms, self.floor.seq + 1) :]
-        return len(row) % positions.WIDTH > 0 or len(row) > len(expected) or not row.endswith(above)
+        floor = offset_of(expected, self.floor.ms, self.floor.seq + 1)
+        above, below = expected[floor:], _positions(expected[:floor])
+        is_known = all(each in below for each in _positions(row[: max(0, len(row) - len(above))]))  # in this order
+        return not (is_known and row.endswith(above))
 
     # -- what the append script writes -----------------------------------------------------------------------------
 
@@ -272,3 +274,8 @@ class StoredKeys:
         if not may_be_paged_out(expected):
             return "is paged out and not final"
         return differences(entry, PagedOut.of(expected), PagedOut._fields)
+
+
+def _positions(packed: bytes | bytearray) -> Iterator[bytes]:
+    """Yield the packed positions one by one."""
+    return (bytes(packed[at : at + positions.WIDTH]) for at in range(0, len(packed), positions.WIDTH))
