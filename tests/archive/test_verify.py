@@ -173,6 +173,33 @@ def test_the_end_file_is_checked(archive: Path):
     assert any("end.json: it is missing" in each for each in problems(archive))
 
 
+@pytest.mark.parametrize(("segments_left", "missing"), [(1, 0), (2, 1)])
+def test_the_end_file_may_be_missing_beside_a_single_segment(archive: Path, segments_left: int, missing: int):
+    for kind in (manifests, segments, indexes):
+        for file in kind(archive)[segments_left:]:
+            file.unlink()
+    (folder(archive) / "end.json").unlink()
+    assert problems(archive) == ["kept/0000/end.json: it is missing; it names the last manifest"] * missing
+
+
+def test_files_that_a_manifest_names_by_the_end_of_the_check_are_no_problem(
+    archive: Path, monkeypatch: pytest.MonkeyPatch
+):
+    store, last = open_store(str(archive)), manifests(archive)[-1].name
+    listing, listed = store.list, list[str]()
+
+    def list_before_the_last_manifest(prefix: str = "") -> list[str]:
+        names = listing(prefix)
+        if prefix and not listed:
+            listed.append(prefix)
+            names = [name for name in names if not name.endswith(last)]
+        return names
+
+    monkeypatch.setattr(store, "list", list_before_the_last_manifest)
+    (log,) = verify(store)
+    assert (log.segments, log.problems) == (4, [])
+
+
 def test_an_archiver_updates_the_end_file_of_a_killed_one(archived: Bus, directory: Path):
     file = folder(directory) / "end.json"
     content = file.read_bytes()

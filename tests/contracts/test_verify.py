@@ -329,7 +329,10 @@ def test_files_of_an_archiver_at_work_are_no_findings(
 
 
 @pytest.mark.damages_the_log
-def test_files_of_an_interrupted_archiver_are_found(archived: Bus, tmp_path: Path) -> None:
+@pytest.mark.parametrize("lease", ["", "token|1|an archiver that was killed"], ids=["no lease", "ended lease"])
+def test_files_of_an_interrupted_archiver_are_found(archived: Bus, tmp_path: Path, lease: str) -> None:
+    for shard in range(archived.core.log.shards):
+        send(archived, "SET", archived.core.log.keys(shard).archiver, lease)
     file = next((tmp_path / "archive").rglob("*.jsonl.zst"))
     file.with_name(f".{1:016d}.manifest.json.beef.tmp").write_bytes(b"half")
     assert ["no manifest names it" in finding.what for finding in archived.verify().findings] == [True]
@@ -650,4 +653,7 @@ def test_segments_missing_from_the_archive_are_found(archived: Bus, tmp_path: Pa
 @pytest.mark.damages_the_log
 def test_an_archive_of_another_log_is_a_finding(archived: Bus) -> None:
     send(archived, "SET", keys_of(archived).origin, "another")
-    assert any("of another log" in finding.what for finding in archived.verify().findings)
+    findings = archived.verify().findings
+    assert any("of another log" in finding.what for finding in findings)
+    whats = [finding.what for finding in findings if finding.where.endswith(".manifest.json")]
+    assert whats == ["it belongs to another log of this bus, which was flushed or replaced"] * 3

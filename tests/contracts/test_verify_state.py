@@ -1,0 +1,202 @@
+"""Verify finds each kind of damage to the checkpoint, snapshots, indexes and relations, and says where it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from scratchbus import Bus, Page
+from scratchbus.eventlog.index_tables import ENTRY, ID, bucket_of, bytes_of, entries_in, ids_in, range_of
+from scratchbus.eventlog.keys import PageKeys
+from scratchbus.readmodel import snapshots
+from scratchbus.readmodel.verify.findings import Finding
+from scratchbus.scheduling.paging_out import page_out
+from tests.engines import ONE
+from tests.inspection import keys_of, project, send
+from tests.waiting import eventually
+
+pytestmark = [pytest.mark.engines(*ONE), pytest.mark.damages_the_log]
+
+
+@pytest.fixture
+def names(bus: Bus) -> PageKeys:
+    return PageKeys(keys_of(bus), "main", 1)
+
+
+def located(bus: Bus) -> list[tuple[str, str]]:
+    return [(each.kind, each.where) for each in bus.verify().findings]
+
+
+@pytest.mark.parametrize("field", [1, 4], ids=["event id", "origin"])
+def test_a_checkpoint_at_another_event_or_of_another_log_is_found(bus: Bus, page: Page, field: int) -> None:
+    page.add("observation", "one")
+    project(bus)
+    key = keys_of(bus).live
+    parts = send(bus, "GET", key).decode().split("|")
+    send(bus, "SET", key, "|".join([*parts[:field], "another", *parts[field + 1 :]]))
+    assert located(bus) == [("checkpoint", key)]
+
+
+def test_a_missing_origin_is_found(bus: Bus, page: Page) -> None:
+    page.add("observation", "one")
+    send(bus, "DEL", keys_of(bus).origin)
+    assert bus.verify().findings == [Finding("tail", keys_of(bus).origin, "is missing")]
+
+
+def test_keys_of_another_build_of_the_state_are_no_findings(bus: Bus, page: Page) -> None:
+    page.add("observation", "one")
+    project(bus)
+    send(bus, "HSET", PageKeys(keys_of(bus), "main", 7).docs, "left", "over")
+    assert bus.verify().findings == []
+
+
+@pytest.fixture
+def snapped(bus: Bus, page: Page, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The field of a snapshot of a page; its key has one of the open observations too."""
+    for name in ("MIN_EVENTS", "OPEN_MIN_EVENTS"):
+        monkeypatch.setattr(snapshots, name, 1)
+    monkeypatch.setattr(snapshots, "EVENTS_PER_DOCUMENT", 0)
+    page.add("observation", "one")
+    project(bus)
+    assert bus.converse(snapshots.take(keys_of(bus), "main", lambda: True))
+    assert bus.converse(snapshots.take_open(keys_of(bus), "main"))
+    assert bus.verify().findings == []
+    return min(map(bytes.decode, send(bus, "HKEYS", PageKeys(keys_of(bus), "main", 1).snapshots)), key=len)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "change", "reported"),
+    [
+        ("", lambda row: b"garbage", ""),
+        ("", lambda row: row + b"x", ""),
+        ("", lambda row: b"2" + row[1:], ""),
+        ("/0", lambda row: row[:-1] + bytes([row[-1] ^ 1]), ""),
+        ("/0", lambda row: b"", ""),
+        ("/open", lambda row: row[:-1] + bytes([row[-1] ^ 1]), "/open"),
+        ("/open", lambda row: b"x" + row, "/open"),
+    ],
+    ids=["garbage", "event id", "count", "part", "empty part", "open part", "event id of the open ones"],
+)
+def test_a_changed_snapshot_is_found(
+    bus: Bus, names: PageKeys, snapped: str, suffix: str, change: Callable[[bytes], bytes], reported: str
+) -> None:
+    send(bus, "HSET", names.snapshots, snapped + suffix, change(send(bus, "HGET", names.snapshots, snapped + suffix)))
+    what = "cannot be read, or is of events that the log does not have"
+    assert bus.verify().findings == [Finding("snapshot", f"{names.snapshots} {snapped}{reported}", what)]
+
+
+@pytest.fixture
+def final(bus: Bus, page: Page) -> str:
+    """A final observation that may be paged out, before an open one."""
+    id = page.archive(page.add("observation", "final", tags=["t"]).id).id
+    page.add("observation", "open")
+    project(bus)
+    return id
+
+
+@pytest.fixture
+def paged(bus: Bus, final: str) -> str:
+    """A paged-out observation."""
+    eventually(lambda: bus.converse(page_out(bus.core, 0)).documents == 1)
+    assert bus.verify().findings == []
+    return final
+
+
+def test_an_observation_in_a_bucket_with_another_number_is_found(bus: Bus, names: PageKeys, paged: str) -> None:
+    ((id, added),) = ids_in(send(bus, "HGET", names.paged, bucket_of(paged))).items()
+    send(bus, "HSET", names.paged, bucket_of(paged), ID.pack(id, added + 1))
+    assert bus.verify().findings == [
+        Finding("paged", f"{names.paged} {bucket_of(paged)}", f"{paged} was not added by event {added + 1}"),
+        Finding("paged", f"{names.paged} {paged}", "is missing"),
+    ]
+
+
+def test_an_unknown_observation_in_a_bucket_is_found(bus: Bus, names: PageKeys, paged: str) -> None:
+    ghost = paged[:-1] + ("0" if paged[-1] != "0" else "1")
+    send(bus, "HSET", names.paged, bucket_of(ghost), ID.pack(bytes_of(ghost), 1))
+    assert bus.verify().findings == [
+        Finding("paged", f"{names.paged} {bucket_of(ghost)}", f"{ghost} was not added by event 1"),
+        Finding("paged", f"{names.paged} {ghost}", "is paged out, and should not be there"),
+    ]
+
+
+def test_an_open_observation_that_is_paged_out_is_found(bus: Bus, page: Page, names: PageKeys, paged: str) -> None:
+    (other,) = page.active()
+    (entry,) = entries_in(send(bus, "HGET", names.places, "0")).values()
+    row = send(bus, "HGET", names.places, "0") + ENTRY.pack(*entry._replace(added=other.added_seq))
+    send(bus, "HSET", names.places, range_of(other.added_seq), row)
+    send(bus, "HSET", names.paged, bucket_of(other.id), ID.pack(bytes_of(other.id), other.added_seq))
+    assert bus.verify().findings == [Finding("paged", f"{names.paged} {other.id}", "is stored and paged out at once")]
+    stored = send(bus, "HGET", names.docs, other.id)
+    send(bus, "HDEL", names.docs, other.id)
+    found = bus.verify().findings
+    assert Finding("paged", f"{names.paged} {other.id}", "is paged out and not final") in found
+    assert Finding("document", f"{names.docs} {other.id}", "is missing") in found
+    send(bus, "HSET", names.docs, other.id, stored)
+
+
+@pytest.mark.parametrize(("kind", "value"), [("type", "observation"), ("tag", "t")])
+def test_a_stored_final_observation_that_an_index_lacks_is_found(
+    bus: Bus, names: PageKeys, final: str, kind: str, value: str
+) -> None:
+    send(bus, "ZREM", names.index(kind, value), final)
+    assert bus.verify().findings == [Finding("paged", f"{names.paged} {final}", "is stored, and missing in an index")]
+
+
+def test_a_changed_final_observation_that_an_index_lacks_is_found(bus: Bus, names: PageKeys, final: str) -> None:
+    row = send(bus, "HGET", names.docs, final)
+    send(bus, "ZREM", names.index("tag", "t"), final)
+    send(bus, "HSET", names.docs, final, row.replace(b'"final"', b'"other"', 1))
+    what = "content is 'other' instead of 'final'"
+    assert Finding("paged", f"{names.paged} {final}", what) in bus.verify().findings
+
+
+def test_a_relation_with_an_erased_observation_is_found(bus: Bus, page: Page, names: PageKeys) -> None:
+    first = page.add("observation", "evidence")
+    erased = page.add("observation", "private", evidence=[first.id])
+    page.erase(erased.id, reason="private")
+    member = f"{first.id}\t{erased.id}@main"
+    assert bus.verify().findings == []
+    send(bus, "ZADD", names.relation("evidence"), 0, member)
+    assert bus.verify().findings == [
+        Finding("relation", f"{names.relation('evidence')} {member}", "should not be there")
+    ]
+
+
+def test_a_missing_head_of_a_deleted_note_is_found_while_its_events_are_in_the_log(bus: Bus) -> None:
+    session = bus.spawn_session("s0")
+    notes = bus.notes(session)
+    note = notes.add("found").note.id
+    notes.delete(note)
+    name = f"session:{session}"
+    key = keys_of(bus, name).heads(name)
+    assert bus.verify().findings == []
+    send(bus, "HDEL", key, note)
+    assert bus.verify().findings == [Finding("head", f"{key} {note}", "is missing")]
+
+
+def test_an_index_entry_of_an_erased_observation_is_found(bus: Bus, page: Page, names: PageKeys, paged: str) -> None:
+    row = send(bus, "HGET", names.places, "0")
+    page.erase(paged, reason="private")
+    assert bus.verify().findings == []
+    send(bus, "HSET", names.places, "0", row)
+    (added,) = entries_in(row)
+    what = f"event {added} added no observation to this page"
+    assert bus.verify().findings == [Finding("paged", f"{names.places} 0", what)]
+
+
+@pytest.mark.parametrize(("kind", "value"), [("type", "observation"), ("tag", "t")])
+def test_another_score_of_a_final_observation_is_found(
+    bus: Bus, names: PageKeys, final: str, kind: str, value: str
+) -> None:
+    send(bus, "ZADD", names.index(kind, value), 7, final)
+    what = "has the score 7 instead of 1"
+    assert bus.verify().findings == [Finding("index", f"{names.index(kind, value)} {final}", what)]
+
+
+def test_a_page_without_events_is_found(bus: Bus, page: Page) -> None:
+    page.add("observation", "one")
+    key = keys_of(bus).pages
+    send(bus, "HSET", key, "ghost", "12")
+    assert bus.verify().findings == [Finding("page", f"{key} ghost", "should not be there")]
