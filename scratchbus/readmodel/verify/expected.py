@@ -16,7 +16,7 @@ from scratchbus.eventlog.dropped_heads import head_of
 from scratchbus.eventlog.gaps import ERASED
 from scratchbus.eventlog.layouts import FOREVER, NO_TAGS, SPAN, Head
 from scratchbus.eventlog.raw_entries import RawEntry, entry_id, index_in_batch
-from scratchbus.projections.projection import Document, damage
+from scratchbus.projections.projection import Document
 from scratchbus.projections.subjects import fold_event, is_remembered
 
 Report = Callable[[str, str, str], None]
@@ -172,8 +172,6 @@ class ExpectedState:
     def _reject(self, page: str, subject: str, at: Position, reason: str, report: Report) -> None:
         report("event", str(at), f"could not be folded: {reason}")
         state = self.page(page)
-        if subject in state.documents:
-            state.documents[subject] = damage(state.documents[subject], at.ms, at.seq)
         entry = state.subjects.get(subject, Subject())
         state.subjects[subject] = entry._replace(is_sure=False)
 

@@ -207,11 +207,7 @@ class StoredKeys:
         """Return whether a type may be listed or not: all its observations were erased or may be paged out."""
         names = self.keys.page(page, self.base.build)
         if row is not None:
-            return (
-                (names.types, type) in self.base.erased_types
-                and type not in self.base.rows[names.types]
-                and row == b"1"
-            )
+            return (names.types, type) in self.base.erased_types and row == b"1"
         return all(self._may_be_paged_out(page, id, None) for id in self.base.rows[names.index("type", type)])
 
     def _bucket_difference(self, page: str, _: object, row: bytes) -> str:
