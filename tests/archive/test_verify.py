@@ -244,6 +244,17 @@ def test_an_inserted_file_is_found(archive: Path, kind):
     assert problems(archive) == []
 
 
+def test_a_damaged_manifest_is_reported_with_the_files_that_it_named(archive: Path):
+    file, index, segment = (kind(archive)[1] for kind in (manifests, indexes, segments))
+    file.write_bytes(b"{}")
+    unnamed = "no manifest names it: an archiver is at work or was interrupted, or it was put there by hand"
+    assert problems(archive) == [
+        f"kept/0000/{file.name}: it is not a manifest",
+        f"kept/0000/{index.name}: {unnamed}",
+        f"kept/0000/{segment.name}: {unnamed}",
+    ]
+
+
 def test_a_manifest_of_another_bus_is_found(archive: Path):
     folder(archive).rename(archive / "kept" / "0001")
     assert any("it belongs to bus 'kept', shard 0" in each for each in problems(archive))

@@ -13,7 +13,7 @@ from scratchbus.readmodel import snapshots
 from scratchbus.readmodel.verify.findings import Finding
 from scratchbus.scheduling.paging_out import page_out
 from tests.engines import ONE
-from tests.inspection import keys_of, project, send
+from tests.inspection import keys_of, project, raw_append, send
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.engines(*ONE), pytest.mark.damages_the_log]
@@ -200,3 +200,21 @@ def test_a_page_without_events_is_found(bus: Bus, page: Page) -> None:
     key = keys_of(bus).pages
     send(bus, "HSET", key, "ghost", "12")
     assert bus.verify().findings == [Finding("page", f"{key} ghost", "should not be there")]
+
+
+@pytest.mark.parametrize("value", ["2", ""])
+def test_another_value_of_a_type_whose_observations_were_erased_is_found(
+    bus: Bus, page: Page, names: PageKeys, value: str
+) -> None:
+    page.erase(page.add("observation", "private").id, reason="private")
+    send(bus, "HSET", names.types, "observation", value)
+    assert bus.verify().findings == [Finding("index", f"{names.types} observation", "should not be there")]
+
+
+def test_an_event_that_cannot_be_read_is_the_only_finding_of_an_open_observation(bus: Bus, page: Page) -> None:
+    one = page.add("observation", "one", dedupe_key="k", ttl="1d")
+    raw_append(bus, subject=one.id, kind="linked", event="garbage", prev=page.history(one.id)[-1].id)
+    project(bus)
+    assert [each.kind for each in bus.verify().findings] == ["event"]
+    page.add("observation", "one", dedupe_key="k")
+    assert [each.kind for each in bus.verify().findings] == ["event"]
