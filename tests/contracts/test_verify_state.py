@@ -9,6 +9,7 @@ import pytest
 from scratchbus import Bus, Page
 from scratchbus.eventlog.index_tables import ENTRY, ID, bucket_of, bytes_of, entries_in, ids_in, range_of
 from scratchbus.eventlog.keys import PageKeys
+from scratchbus.projections import scratch_page
 from scratchbus.readmodel import snapshots
 from scratchbus.readmodel.verify.findings import Finding
 from scratchbus.scheduling.paging_out import page_out
@@ -136,6 +137,17 @@ def test_an_open_observation_that_is_paged_out_is_found(bus: Bus, page: Page, na
     send(bus, "HSET", names.docs, other.id, stored)
 
 
+def test_a_checkpoint_that_hides_paged_out_observations_is_found(bus: Bus, page: Page, paged: str) -> None:
+    key = keys_of(bus).live
+    parts = send(bus, "GET", key).decode().split("|")
+    send(bus, "SET", key, "|".join([*parts[:3], str(scratch_page.FORM), *parts[4:]]))
+    assert page.list(status="archived") == []
+    what = "says that no observation is paged out; some are, on 'main'"
+    assert bus.verify().findings == [Finding("checkpoint", key, what)]
+    bus.rebuild()
+    assert [each.id for each in page.list(status="archived")] == [paged]
+
+
 @pytest.mark.parametrize(("kind", "value"), [("type", "observation"), ("tag", "t")])
 def test_a_stored_final_observation_that_an_index_lacks_is_found(
     bus: Bus, names: PageKeys, final: str, kind: str, value: str
@@ -218,3 +230,14 @@ def test_an_event_that_cannot_be_read_is_the_only_finding_of_an_open_observation
     assert [each.kind for each in bus.verify().findings] == ["event"]
     page.add("observation", "one", dedupe_key="k")
     assert [each.kind for each in bus.verify().findings] == ["event"]
+
+
+def test_a_time_of_a_page_after_its_first_expiry_is_found(bus: Bus, page: Page) -> None:
+    page.add("observation", "one", ttl="1d")
+    key = keys_of(bus).pages
+    moment = int(send(bus, "HGET", key, "main"))
+    send(bus, "HSET", key, "main", moment + 1)
+    what = f"is b'{moment + 1}', after {moment}, when the first on it expires"
+    assert bus.verify().findings == [Finding("page", f"{key} main", what)]
+    send(bus, "HSET", key, "main", moment - 1)
+    assert bus.verify().findings == []

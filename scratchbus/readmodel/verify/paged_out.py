@@ -8,7 +8,9 @@ from typing import Any
 
 from scratchbus.engine.scripts import Command
 from scratchbus.engine.steps import Step, ask, batches
+from scratchbus.errors import shown
 from scratchbus.eventlog.bus_log import Log
+from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key
 from scratchbus.eventlog.index_tables import (
     ENTRY,
     ID,
@@ -43,6 +45,7 @@ class PagedOutCheck:
         self._wanted = wanted
         self._verified = verified
         self._read = read
+        self._unmarked = set[str]()  # pages with paged-out observations, where the checkpoint says that there are none
 
     def run(self) -> Step[None]:
         """Compare each of them."""
@@ -62,16 +65,22 @@ class PagedOutCheck:
             for status in sorted(missing):
                 what = "is missing, so that lists of this status leave out paged-out observations"
                 self._verified.add("paged", f"{names.places} ={status}", what)
+        if self._unmarked:
+            what = (
+                f"says that no observation is paged out; some are, on {', '.join(map(shown, sorted(self._unmarked)))}"
+            )
+            self._verified.add("checkpoint", checkpoint_key(self._keys), what)
 
     def _compare(self, names: PageKeys, ids: Sequence[str]) -> Step[set[str]]:
         """Compare some observations of a page; return the statuses of paged-out ones that the index does not name."""
         documents = [each for id in ids if (each := self._wanted.base.observation(names.page, id)) is not None]
         statuses = sorted({each.status for each in documents})
         entries = reads(names, ids, (each.added_seq for each in documents))
-        rows, tables, named, *found = yield from self._read(
+        rows, tables, checkpoint, named, *found = yield from self._read(
             [
                 ("HMGET", names.docs, *ids),
                 ("HGETALL", names.tables),
+                ("GET", checkpoint_key(self._keys)),
                 ("HMGET", names.places, "moves", *(f"={status}" for status in statuses)),
                 *entries,
             ]
@@ -89,6 +98,8 @@ class PagedOutCheck:
                 stored.append(id)
             elif index.find(id) and (document := self._wanted.base.observation(names.page, id)) is not None:
                 missing |= {document.status} & unnamed
+        if any(map(index.find, ids)) and not Checkpoint.parse(checkpoint, self._shard).is_paged:
+            self._unmarked.add(names.page)
         for id in stored:
             yield from self._compare_unindexed(names, id)
         return missing
