@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from scratchbus import Bus, Page
+from scratchbus import Bus, NewObservation, Page
 from scratchbus.eventlog.index_tables import ENTRY, ID, bucket_of, bytes_of, entries_in, ids_in, range_of
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.projections import scratch_page
@@ -241,3 +241,33 @@ def test_a_time_of_a_page_after_its_first_expiry_is_found(bus: Bus, page: Page) 
     assert bus.verify().findings == [Finding("page", f"{key} main", what)]
     send(bus, "HSET", key, "main", moment - 1)
     assert bus.verify().findings == []
+
+
+@pytest.mark.parametrize(("value", "what"), [("ghost", "is b'ghost' instead of {id}"), (None, "is missing")])
+def test_a_wrong_holder_of_a_dedupe_key_is_found(bus: Bus, page: Page, value: str | None, what: str) -> None:
+    one, key = page.add("observation", "one", dedupe_key="k"), keys_of(bus).dedupe("main")
+    send(bus, *(("HDEL", key, "k") if value is None else ("HSET", key, "k", value)))
+    assert bus.verify().findings == [Finding("key", f"{key} k", what.format(id=one.id))]
+
+
+def test_each_changed_field_of_a_document_is_named(bus: Bus, page: Page, names: PageKeys) -> None:
+    one = page.add("observation", "one", owner="ada")
+    project(bus)
+    row = send(bus, "HGET", names.docs, one.id)
+    send(bus, "HSET", names.docs, one.id, row.replace(b'"one"', b'"two"', 1).replace(b'"ada"', b'"eve"', 1))
+    ((kind, where, what),) = bus.verify().findings
+    assert (kind, where) == ("document", f"{names.docs} {one.id}")
+    assert sorted(what.split(", ")) == ["content is 'two' instead of 'one'", "owner is 'eve' instead of 'ada'"]
+
+
+def test_an_event_that_is_not_the_next_of_its_batch_is_found(bus: Bus, page: Page) -> None:
+    added = page.add_many([NewObservation(type="observation", content=f"{n}") for n in range(3)])
+    log = keys_of(bus).log
+    entries = send(bus, "XRANGE", log, "-", "+")
+    send(bus, "DEL", log)
+    for number, (id, fields) in enumerate(entries):
+        send(bus, "XADD", log, id, *(b"1/3" if number == 1 and each == b"2/3" else each for each in fields))
+    assert bus.verify().findings == [
+        Finding("batch", str(page.history(added[1].id)[0].position), "is 1/3 of a batch, behind 1/3"),
+        Finding("batch", str(page.history(added[2].id)[0].position), "is 3/3 of a batch, behind 1/3"),
+    ]
