@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from secrets import token_hex
 from typing import NamedTuple
 
 from scratchbus.domain.position import Position
@@ -125,7 +126,7 @@ def define(keys: ShardKeys, name: str, definition: Definition, start: str, reset
     or a reset while it is consumed, and PositionLost for a dropped subscription.
     """
     reply = yield from run_script(
-        keys, name, "define", filters=definition.filters, start=start, reset=int(reset),
+        keys, name, "define", token=token_hex(8), filters=definition.filters, start=start, reset=int(reset),
         attempts=definition.max_attempts, wait_ms=definition.retry_ms, url=definition.url, secret=definition.secret,
     )  # fmt: skip
     reply = subscription_script.answer(reply, 1, 0, -1, -3, -4)

@@ -35,6 +35,7 @@ def subscription_script(
     idle_ms: int = 0,
     out: str = "",
     state: str = "",
+    made: str = "",
     url: str = "",
     secret: str = "",
 ) -> None:
@@ -43,7 +44,8 @@ def subscription_script(
     `names` is the set of all subscriptions, `dead` and `again` are its dead letters and those to deliver again. With
     `reset` it begins at `start` again. `position` is the position of an event that failed `attempts` times and is
     retried after `wait_ms`. `out` has the events handed out to a pulling client, and `state` is the new state of those
-    at `positions` (see `pulls`).
+    at `positions` (see `pulls`). A call whose `token` was answered before is not done again. `made` is the token of
+    the call that created the subscription.
     """
 
 

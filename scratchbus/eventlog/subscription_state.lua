@@ -1,5 +1,5 @@
 -- Changes a durable subscription: its definition, lease, cursor, failed events and dead letters.
--- Without the lease only "take", "pull", "declare", "define", "remove", "redeliver" and "idle" change anything.
+-- Without the lease only "take", "pull", "declare", "define", "remove", "redeliver", "drop" and "idle" change anything.
 --
 -- `out` has the events handed out to a pulling client, from the first one that it has not acked: each is
 -- position|event id|1 if it is a redelivered dead letter|state|attempt|due (ms), the state `o` (out), `a` (acked)
@@ -92,6 +92,18 @@ local function keep_out(entries)
   end
 end
 
+-- A definition, a reset or a change of dead letters that is sent again after a lost reply is answered as the first time,
+-- and not done again.
+local function earlier_answer()
+  local token, answer = string.match(field('answered'), '^(%S+) (%d+)$')
+  if token == TOKEN then return tonumber(answer) end
+end
+
+local function keep_answer(answer)
+  if field('cursor') ~= '' then call('HSET', SUBSCRIPTION, 'answered', TOKEN .. ' ' .. answer) end
+  return answer
+end
+
 local holder = field('token')
 local left = (tonumber(field('until')) or 0) - now
 
@@ -108,6 +120,9 @@ end
 local BEGINS = {take = true, pull = true, declare = true, define = true}
 
 if BEGINS[OPERATION] then -- starts a new or reset subscription; a pull uses the stored filters
+  local is_definition = OPERATION == 'define' or OPERATION == 'declare'
+  local earlier = is_definition and earlier_answer()
+  if earlier then return {1, earlier} end
   local is_the_same = FILTERS == '' or field('filters') == FILTERS
   if OPERATION == 'define' and URL ~= '' and SECRET == '' and field('secret') == '' then return {-4} end
   local is_change = OPERATION ~= 'define' or RESET == 1 or not is_the_same
@@ -125,17 +140,20 @@ if BEGINS[OPERATION] then -- starts a new or reset subscription; a pull uses the
   if is_new then
     if START == '' then return {-2} end
     call('SADD', NAMES, NAME)
-    call('HSET', SUBSCRIPTION, 'cursor', START, 'filters', FILTERS, 'seen', int(now))
+    call('HSET', SUBSCRIPTION, 'cursor', START, 'filters', FILTERS, 'seen', int(now), 'made', TOKEN)
   elseif RESET == 1 then
     call('HSET', SUBSCRIPTION, 'cursor', START, 'seen', int(now))
     call('HDEL', SUBSCRIPTION, 'events', 'origins', 'trying', 'attempts', 'due', 'dropped', 'out')
   end
-  if OPERATION == 'declare' then return {1} end
+  if OPERATION == 'declare' then
+    if RESET == 1 then keep_answer(0) end
+    return {1}
+  end
   if OPERATION == 'define' then
     call('HSET', SUBSCRIPTION, 'filters', FILTERS, 'max_attempts', ATTEMPTS, 'retry_delay', WAIT_MS)
     if URL == '' then call('HDEL', SUBSCRIPTION, 'url', 'secret') else call('HSET', SUBSCRIPTION, 'url', URL) end
     if URL ~= '' and SECRET ~= '' then call('HSET', SUBSCRIPTION, 'secret', SECRET) end
-    return {1, is_new and 1 or 0}
+    return {1, keep_answer(is_new and 1 or 0)}
   end
   if OPERATION == 'take' then
     call('HSET', SUBSCRIPTION, 'filters', FILTERS)
@@ -153,25 +171,26 @@ if BEGINS[OPERATION] then -- starts a new or reset subscription; a pull uses the
   }
 end
 
-if OPERATION == 'remove' then
-  if field('cursor') == '' then return {-2} end
+if OPERATION == 'remove' then -- unless it was removed, and maybe created again, since a client read who `made` it
+  if field('cursor') == '' or field('made') ~= MADE then return {1} end
   if holder ~= '' and left > 0 then return {0, field('holder'), left} end
   call('SREM', NAMES, NAME)
   call('DEL', SUBSCRIPTION, DEAD, AGAIN)
   return {1}
 end
 
-if OPERATION == 'redeliver' then -- redelivers the dead letters at these positions
-  local moved = 0
+if OPERATION == 'redeliver' or OPERATION == 'drop' then -- the dead letters at these positions
+  local earlier, count = earlier_answer(), 0
+  if earlier then return {earlier} end
   for i = FIRST, #ARGV do
     local dead_letter = call('HGET', DEAD, ARGV[i])
     if dead_letter then
-      call('HSET', AGAIN, ARGV[i], dead_letter)
+      if OPERATION == 'redeliver' then call('HSET', AGAIN, ARGV[i], dead_letter) end
       call('HDEL', DEAD, ARGV[i])
-      moved = moved + 1
+      count = count + 1
     end
   end
-  return {moved}
+  return {keep_answer(count)}
 end
 
 if OPERATION == 'settle' and TOKEN ~= '' and field('settled') == TOKEN then -- a repeated call: all is settled

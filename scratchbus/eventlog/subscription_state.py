@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Sequence
+from secrets import token_hex
 from typing import Any, NamedTuple
 
 from scratchbus.domain.position import BusPosition, Position
@@ -184,16 +185,24 @@ def origins_of(log: Log, origins: str, cursors: Sequence[Cursor]) -> str:
 
 def remove(keys: ShardKeys, name: str) -> Step[None]:
     """Delete a subscription with its dead letters. Raises NotFound, or SubscriptionHeld."""
-    reply = subscription_script.answer((yield from run_script(keys, name, "remove")), 1, 0, -2)
-    if reply[0] == -2:
-        raise removed(name)
-    if reply[0] == 0:
+    state = yield from read_state(keys, name)
+    reply = yield from run_script(keys, name, "remove", made=state.get("made", ""))
+    if subscription_script.answer(reply, 1, 0)[0] == 0:
         raise SubscriptionHeld(name, reply[1].decode(), "be removed")
 
 
 def deliver_again(keys: ShardKeys, name: str, positions: list[str]) -> Step[int]:
     """Mark dead letters for redelivery; return how many there were."""
-    match (yield from run_script(keys, name, "redeliver", *positions)):
+    return (yield from _take_dead_letters(keys, name, "redeliver", positions))
+
+
+def drop(keys: ShardKeys, name: str, positions: list[str]) -> Step[int]:
+    """Delete dead letters; return how many there were."""
+    return (yield from _take_dead_letters(keys, name, "drop", positions))
+
+
+def _take_dead_letters(keys: ShardKeys, name: str, operation: str, positions: list[str]) -> Step[int]:
+    match (yield from run_script(keys, name, operation, *positions, token=token_hex(8))):
         case [int(count)]:
             return count
         case reply:

@@ -17,7 +17,7 @@ from scratchbus.eventlog.below_floor import entries_at
 from scratchbus.eventlog.keys import ShardKeys
 from scratchbus.eventlog.log_entry import LogEntry
 from scratchbus.eventlog.raw_entries import texts_of
-from scratchbus.eventlog.subscription_state import deliver_again, names, read_hash, removed
+from scratchbus.eventlog.subscription_state import deliver_again, drop, names, read_hash, removed
 from scratchbus.readmodel.scope import Core
 from scratchbus.subscriptions.options import check_name
 from scratchbus.telemetry.counters import counts
@@ -109,7 +109,7 @@ def drop_dead_letters(core: Core, name: str, positions: Positions) -> Step[int]:
     """Delete dead letters; return their number. Raises NotFound."""
     keys = core.log.keys(0)
     chosen = yield from _chosen_positions(keys, name, positions)
-    return int((yield from ask(0, "HDEL", keys.dead(name), *chosen))) if chosen else 0
+    return (yield from drop(keys, name, chosen)) if chosen else 0
 
 
 def find_entry(core: Core, position: str) -> Step[Sequence[bytes] | None]:

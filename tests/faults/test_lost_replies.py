@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from scratchbus import AsyncBus, Bus
+from scratchbus import AsyncBus, Bus, Pulled
 from scratchbus.domain.events import Event, Linked
 from scratchbus.errors import Conflict, EngineUnreachable, NotFound
 from scratchbus.eventlog.append import append
@@ -187,6 +187,75 @@ def test_a_lost_message_takes_a_pulled_event_back_once(cut: Cut, direct: Bus, pr
         assert proxy.cuts == 1
         bus.ack("router", batch.token, second)
         assert [each.attempt for each in bus.pull("router").deliveries] == [2]
+
+
+def declare_new(bus: Bus) -> object:
+    return bus.declare_subscription("new"), bus.declare_subscription("new")
+
+
+def reset(bus: Bus) -> object:
+    return bus.declare_subscription("router", reset=True, after=bus.position())
+
+
+SUBSCRIPTION_CALLS: dict[str, tuple[Callable[[Bus], object], object]] = {
+    "declare": (declare_new, (True, False)),
+    "reset": (reset, False),
+    "retry dead letters": (lambda bus: bus.retry_dead_letters("router"), 2),
+    "drop dead letters": (lambda bus: bus.drop_dead_letters("router"), 2),
+    "unsubscribe": (lambda bus: bus.unsubscribe("router"), None),
+}
+
+
+@pytest.mark.parametrize("cut", CUTS)
+@pytest.mark.parametrize("name", SUBSCRIPTION_CALLS)
+def test_a_change_of_a_subscription_has_one_answer_whatever_is_lost(
+    name: str, cut: Cut, direct: Bus, proxy: Proxy
+) -> None:
+    call, expected = SUBSCRIPTION_CALLS[name]
+    with Bus.connect(proxy.url, bus=direct.core.log.bus) as bus:
+        for number in count(1):
+            direct.declare_subscription("router", max_attempts=1)
+            batch = pull_two(direct)
+            for delivery in batch.deliveries:
+                direct.nack("router", batch.token, delivery.position, "bad")
+            proxy.arm(cut, number)
+            assert call(bus) == expected
+            was_cut = proxy.cuts > 0
+            proxy.calm()
+            for each in direct.subscriptions():
+                direct.unsubscribe(each.name)
+            if not was_cut:
+                assert number > 1
+                break
+
+
+def pull_two(bus: Bus) -> Pulled:
+    for content in ("first", "second"):
+        bus.page().add("observation", content)
+    return bus.pull("router", max=2)
+
+
+def test_a_repeated_reset_is_done_once_although_a_consumer_came(direct: Bus, proxy: Proxy) -> None:
+    direct.declare_subscription("router")
+
+    def consume() -> None:
+        pull_two(direct)
+
+    with Bus.connect(proxy.url, bus=direct.core.log.bus) as bus:
+        bus.position()  # the first call needs more requests than the others
+        proxy.arm("reply", 4, consume)  # the first three are about the end of the log
+        assert bus.declare_subscription("router", reset=True) is False
+        assert proxy.cuts == 1
+        assert direct.subscriptions()[0].holder is not None
+
+
+def test_a_repeated_unsubscribe_leaves_a_new_subscription(direct: Bus, proxy: Proxy) -> None:
+    direct.declare_subscription("router")
+    with Bus.connect(proxy.url, bus=direct.core.log.bus) as bus:
+        proxy.arm("reply", 2, lambda: direct.declare_subscription("router"))  # the first one reads the subscription
+        bus.unsubscribe("router")
+        assert proxy.cuts == 1
+    assert [each.name for each in direct.subscriptions()] == ["router"]
 
 
 @pytest.mark.parametrize("cut", CUTS)
