@@ -328,17 +328,19 @@ class AsyncBus(AsyncMemories):
         retry_delay: values.Duration = "1s",
         url: str | None = None,
         secret: str | None = None,
+        default_secret: str | None = None,
     ) -> bool:
         """Store the definition of a durable subscription without consuming it; return whether the name is new.
 
         A new name starts after `after`; a known one keeps its cursor, unless `reset` is set, and this definition
         replaces its own. `max_attempts` and `retry_delay` apply to pulled events. With a `url`, `scratchbus serve`
-        delivers the events there, signed with the `secret`; without a secret the stored one stays. Raises InvalidInput,
-        SubscriptionHeld for other filters while it is consumed, or PositionLost if it was dropped and is not reset.
+        delivers the events there, signed with the `secret`. Without one, the stored secret stays, and `default_secret`
+        is stored if there is none. Raises InvalidInput, SubscriptionHeld for other filters while it is consumed, or
+        PositionLost if it was dropped and is not reset.
         """
         filters = event_filters.Filters.of(read.entry_filter_of(pages, types, kinds), tags)
         terms = options.Terms(after, reset, max_attempts, retry_delay)
-        return await self.converse(definition.declare(self.core, name, filters, terms, url, secret))
+        return await self.converse(definition.declare(self.core, name, filters, terms, url, secret, default_secret))
 
     async def subscriptions(self) -> list[bus_status.SubscriptionStatus]:
         """Return the status of every subscription, by name."""

@@ -110,24 +110,29 @@ def settle(
 
 
 class Definition(NamedTuple):
-    """The stored definition of a subscription. Its webhook has a URL and a secret, both "" for none."""
+    """The stored definition of a subscription. Its webhook has a URL and a secret, both "" for none.
+
+    Without a secret the stored one is kept; if there is none, the default secret is stored.
+    """
 
     filters: str
     max_attempts: int
     retry_ms: int
     url: str = ""
     secret: str = ""
+    default_secret: str = ""
 
 
 def define(keys: ShardKeys, name: str, definition: Definition, start: str, reset: bool) -> Step[bool]:
     """Store the definition of a subscription, which begins at `start` if it is new; return whether it is new.
 
-    Without a secret the stored one is kept. Raises InvalidField if there is none, SubscriptionHeld for other filters
-    or a reset while it is consumed, and PositionLost for a dropped subscription.
+    Raises InvalidField for a webhook without any secret, SubscriptionHeld for other filters or a reset while it is
+    consumed, and PositionLost for a dropped subscription.
     """
     reply = yield from run_script(
         keys, name, "define", token=token_hex(8), filters=definition.filters, start=start, reset=int(reset),
         attempts=definition.max_attempts, wait_ms=definition.retry_ms, url=definition.url, secret=definition.secret,
+        default_secret=definition.default_secret,
     )  # fmt: skip
     reply = subscription_script.answer(reply, 1, 0, -1, -3, -4)
     if reply[0] == -4:

@@ -38,6 +38,7 @@ def subscription_script(
     made: str = "",
     url: str = "",
     secret: str = "",
+    default_secret: str = "",
 ) -> None:
     """Change a subscription; the operation says which of the arguments it needs.
 

@@ -124,7 +124,8 @@ if BEGINS[OPERATION] then -- starts a new or reset subscription; a pull uses the
   local earlier = is_definition and earlier_answer()
   if earlier then return {1, earlier} end
   local is_the_same = FILTERS == '' or field('filters') == FILTERS
-  if OPERATION == 'define' and URL ~= '' and SECRET == '' and field('secret') == '' then return {-4} end
+  local secret = SECRET ~= '' and SECRET or field('secret') ~= '' and field('secret') or DEFAULT_SECRET
+  if OPERATION == 'define' and URL ~= '' and secret == '' then return {-4} end
   local is_change = OPERATION ~= 'define' or RESET == 1 or not is_the_same
   if holder ~= '' and holder ~= TOKEN and left > 0 and is_change then
     return {is_the_same and 0 or -1, field('holder'), left, field('filters')}
@@ -151,8 +152,8 @@ if BEGINS[OPERATION] then -- starts a new or reset subscription; a pull uses the
   end
   if OPERATION == 'define' then
     call('HSET', SUBSCRIPTION, 'filters', FILTERS, 'max_attempts', ATTEMPTS, 'retry_delay', WAIT_MS)
-    if URL == '' then call('HDEL', SUBSCRIPTION, 'url', 'secret') else call('HSET', SUBSCRIPTION, 'url', URL) end
-    if URL ~= '' and SECRET ~= '' then call('HSET', SUBSCRIPTION, 'secret', SECRET) end
+    if URL == '' then call('HDEL', SUBSCRIPTION, 'url', 'secret')
+    else call('HSET', SUBSCRIPTION, 'url', URL, 'secret', secret) end
     return {1, keep_answer(is_new and 1 or 0)}
   end
   if OPERATION == 'take' then

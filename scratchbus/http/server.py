@@ -47,14 +47,13 @@ class Server:
     """A server: its callers, and the bus it serves.
 
     `settings` are the arguments of `AsyncBus.connect`: `url`, `config`, `bus`, and others. `hosts` are the values of
-    the header `Host` that it answers to; None for any. `declaring` is held while a webhook is declared.
+    the header `Host` that it answers to; None for any.
     """
 
     callers: Callers
     settings: Mapping[str, Any]
     hosts: frozenset[str] | None = None
     allow_private_webhooks: bool = False
-    declaring: anyio.Lock = field(default_factory=anyio.Lock)
     _buses: dict[Caller, _Opened] = field(default_factory=dict)
     _turn: anyio.Lock = field(default_factory=anyio.Lock)
     _tasks: TaskGroup | None = None

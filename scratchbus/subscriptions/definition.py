@@ -43,7 +43,15 @@ def new_webhook_secret() -> str:
     return _PREFIX + base64.b64encode(secrets.token_bytes(32)).decode()
 
 
-def declare(core: Core, name: str, filters: Filters, terms: Terms, url: str | None, secret: str | None) -> Step[bool]:
+def declare(
+    core: Core,
+    name: str,
+    filters: Filters,
+    terms: Terms,
+    url: str | None,
+    secret: str | None,
+    default_secret: str | None,
+) -> Step[bool]:
     """Store the definition of a subscription; return whether the name is new.
 
     Raises InvalidInput, SubscriptionHeld, or PositionLost if it was dropped.
@@ -53,10 +61,12 @@ def declare(core: Core, name: str, filters: Filters, terms: Terms, url: str | No
         check_attempts(terms.max_attempts),
         delay_ms(terms.retry_delay, "retry_delay"),
         _check_url(url) if url is not None else "",
-        _check_secret(secret) if secret is not None else "",
+        _check_secret("secret", secret) if secret is not None else "",
+        _check_secret("default_secret", default_secret) if default_secret is not None else "",
     )
-    if definition.secret and not definition.url:
-        raise InvalidField("secret", "signs the deliveries of a webhook; pass its url too")
+    if not definition.url and (definition.secret or definition.default_secret):
+        field = "secret" if definition.secret else "default_secret"
+        raise InvalidField(field, "signs the deliveries of a webhook; pass its url too")
     check_flag("reset", terms.reset)
     start = yield from start_position(core, terms)
     return (yield from define(core.log.keys(0), check_name(name), definition, start, terms.reset))
@@ -83,7 +93,7 @@ def _check_url(url: object) -> str:
     return parts.geturl()
 
 
-def _check_secret(secret: object) -> str:
+def _check_secret(field: str, secret: object) -> str:
     if isinstance(secret, str) and secret.startswith(_PREFIX):
         try:
             if _MIN_KEY <= len(_key_of(secret)) <= _MAX_KEY:
@@ -91,7 +101,7 @@ def _check_secret(secret: object) -> str:
         except ValueError:
             pass
     raise InvalidField(
-        "secret", "is not a secret of a webhook; write whsec_ and 24 to 64 random bytes in base64, as"
+        field, "is not a secret of a webhook; write whsec_ and 24 to 64 random bytes in base64, as"
         " `new_webhook_secret()` does"
     )  # fmt: skip
 

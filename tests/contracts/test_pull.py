@@ -598,6 +598,22 @@ def test_a_webhook_secret_is_stored_but_not_shown(bus):
     assert "secret" not in stored(bus)
 
 
+def test_a_default_secret_is_stored_only_if_there_is_none(bus):
+    first, second, own = new_webhook_secret(), new_webhook_secret(), new_webhook_secret()
+    for given, stored_secret in [
+        ({"default_secret": first}, first),
+        ({"default_secret": second}, first),
+        ({"secret": own, "default_secret": second}, own),
+        ({"default_secret": second}, own),
+    ]:
+        bus.declare_subscription("router", url="https://example.com/in", **given)
+        assert bus.webhook("router").secret == stored_secret
+    with pytest.raises(InvalidField, match="default_secret: signs"):
+        bus.declare_subscription("router", default_secret=second)
+    with pytest.raises(InvalidField, match="default_secret: is not a secret"):
+        bus.declare_subscription("router", url="https://example.com/in", default_secret="guess")
+
+
 def test_a_webhook_needs_a_secret(bus):
     with pytest.raises(InvalidField):
         bus.declare_subscription("router", url="https://example.com/in")

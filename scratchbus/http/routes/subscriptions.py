@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query, Request
@@ -10,7 +9,7 @@ from pydantic_core import from_json
 from starlette.responses import Response
 
 from scratchbus import AsyncBus, DeadLetter, Pulled, SubscriptionStatus, document_of, duration_ms, new_webhook_secret
-from scratchbus.errors import EngineError
+from scratchbus.errors import EngineError, NotFound
 from scratchbus.http import examples, patterns, problems
 from scratchbus.http.bodies import Given, fields
 from scratchbus.http.documents import answer, location
@@ -164,18 +163,19 @@ async def put_subscription(
     if given.get("url") is not None:
         caller.need("admin")
         check_host(given["url"], server.allow_private_webhooks)
-    new_secret: dict[str, str] = {}
+    new_secret = new_webhook_secret() if given.get("url") is not None and given.get("secret") is None else None
+    made: dict[str, str] = {}
     try:
-        async with server.declaring if given.get("url") is not None else nullcontext():  # or two show a new secret
-            new_secret = await _secret_for(bus, name, given)
-            is_new = await bus.declare_subscription(name, **{**given, **new_secret})
+        is_new = await bus.declare_subscription(name, **given, default_secret=new_secret)
+        if new_secret is not None and await _secret_of(bus, name) == new_secret:  # else another one was stored before
+            made = {"secret": new_secret}
         shown = _shown(await _status_of(bus, name))
     except EngineError as error:
-        if new_secret:  # a retry finds it stored, and does not show it
+        if new_secret is not None:  # a retry finds it stored, and does not show it
             error.advice += "; a secret that was not shown may be stored: send one of your own with the retry"
         raise
     headers = location("subscriptions", name) if is_new else {}
-    return answer({**shown, **new_secret}, 201 if is_new else 200, headers)
+    return answer({**shown, **made}, 201 if is_new else 200, headers)
 
 
 @router.delete("/subscriptions/{name}", status_code=204, responses=_DONE)
@@ -257,9 +257,8 @@ def _pulled(pulled: Pulled) -> dict[str, Any]:
     }
 
 
-async def _secret_for(bus: AsyncBus, name: str, given: dict[str, Any]) -> dict[str, str]:
-    """Return a new secret where a webhook is declared without one, and has none yet."""
-    if given.get("url") is None or given.get("secret") is not None:
-        return {}
-    stored = next((each.url for each in await bus.subscriptions() if each.name == name), None)
-    return {"secret": new_webhook_secret()} if stored is None else {}
+async def _secret_of(bus: AsyncBus, name: str) -> str | None:
+    try:
+        return (await bus.webhook(name)).secret
+    except NotFound:  # someone has removed it since
+        return None
