@@ -14,6 +14,7 @@ import socket
 import time
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from hashlib import sha256
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import Final
@@ -39,7 +40,7 @@ LOOK: Final = 2.0
 """Seconds between two looks at which subscriptions have a webhook."""
 
 GIVE_BACK: Final = 2.0
-"""The most seconds that a server which stops takes to give back the event that it delivers."""
+"""The most seconds that a server which stops takes to give back, ack or fail the event that it delivers."""
 
 _WAIT: Final = 10.0
 _EMBEDDING: Final = IPv6Network("64:ff9b::/96")  # IPv4 behind a translator
@@ -196,25 +197,28 @@ class Webhooks:
                 await asyncio.sleep(30.0 if isinstance(problem, LogError) else 1.0)
 
     async def _hand_over(self, bus: AsyncBus, name: str, token: str, delivery: PulledEvent) -> None:
+        position = delivery.position
+        settle = partial(bus.requeue, name, token, [position])
         try:
-            webhook = await bus.webhook(name)
-        except ScratchbusError:  # such as NotFound: the webhook was removed meanwhile
-            with suppress(ScratchbusError):  # it comes again when the lease ends
-                await bus.requeue(name, token, [delivery.position])
-            raise
-        try:
+            try:
+                webhook = await bus.webhook(name)
+            except ScratchbusError:  # such as NotFound: the webhook was removed meanwhile
+                with suppress(ScratchbusError):  # it comes again when the lease ends
+                    await settle()
+                raise
             failure = await self._send(webhook, delivery.event, bus.settings.bus)
+            if failure is None:
+                settle = partial(bus.ack, name, token, position)
+            else:
+                logger.warning("a webhook failed", subscription=name, attempt=delivery.attempt, reason=failure)
+                settle = partial(bus.nack, name, token, position, failure)
+            with suppress(Conflict):  # the lease has ended: another process delivers it
+                await settle()
         except asyncio.CancelledError:  # the server stops
             with suppress(ScratchbusError, TimeoutError):  # then it comes again when the lease ends
                 async with asyncio.timeout(GIVE_BACK):
-                    await bus.requeue(name, token, [delivery.position])
+                    await settle()  # it may have been sent already, and is safe to repeat
             raise
-        with suppress(Conflict):  # the lease has ended: another process delivers it
-            if failure is None:
-                await bus.ack(name, token, delivery.position)
-            else:
-                logger.warning("a webhook failed", subscription=name, attempt=delivery.attempt, reason=failure)
-                await bus.nack(name, token, delivery.position, failure)
 
     async def _send(self, webhook: Webhook, event: Event, bus: str) -> str | None:
         """Send an event; return why that failed, None if it did not."""

@@ -222,6 +222,29 @@ async def test_a_server_that_stops_gives_back_what_it_delivers(bus, embedded_url
         may_end.set()
 
 
+@pytest.mark.parametrize(("status", "step", "attempt"), [(204, "ack", None), (500, "nack", 2), (204, "webhook", 1)])
+async def test_a_server_that_stops_settles_a_delivery_at_any_step(
+    bus, embedded_url, monkeypatch, status, step, attempt
+):
+    receiver, is_at_step, method = Receiver(), threading.Event(), getattr(AsyncBus, step)
+    receiver.statuses = [status]
+
+    async def hang_once(self: AsyncBus, *arguments: Any) -> Any:
+        if not is_at_step.is_set():
+            is_at_step.set()
+            await asyncio.sleep(3_600)  # until it is cancelled
+        return await method(self, *arguments)
+
+    monkeypatch.setattr(AsyncBus, step, hang_once)
+    with receiving(receiver) as url:
+        bus.declare_subscription("hook", url=url, secret=SECRET, retry_delay=0)
+        async with delivering(bus, embedded_url):
+            bus.page().add("risk_alert", "x")
+            await until(is_at_step.is_set)
+        assert [each.attempt for each in bus.pull("hook").deliveries] == ([] if attempt is None else [attempt])
+        assert bus.subscriptions()[0].lag == (0 if attempt is None else 1)
+
+
 async def test_two_processes_deliver_each_event_once(bus, embedded_url):
     receiver = Receiver()
     with receiving(receiver) as url:
