@@ -49,29 +49,31 @@ def fail_pulled(
 ) -> Step[None]:
     """Take back a pulled event that failed: it is delivered again, or set aside after the last attempt.
 
-    Raises LeaseLost, NotDelivered, NotFound or InvalidInput.
+    The last attempt at an archived event that this process cannot read does not count, since a dead letter needs the
+    event. Raises LeaseLost, NotDelivered, NotFound or InvalidInput.
     """
     text = text_of(position)
     token, reason = _token(token), check_content(reason, MAX_REASON, "reason")
     keys, wait_ms = core.log.keys(0), None if delay is None else delay_ms(delay, "delay")
     rules = yield from read_settling(keys, check_name(name))
-    entry = rules.entries.get(text)
+    entry, attempts = rules.entries.get(text), 1
     if entry is not None and entry.state == OUT and rules.token == token:
         counts.subscriptions[name].failed += 1
         if entry.attempt >= (rules.max_attempts or Terms().max_attempts):
             try:
                 event = yield from event_at(core, text)
             except UNREADABLE:
-                if not entry.comes_again:
-                    raise
-                yield from give_up_unread(core, name, token, entry, reason[:1000], entry.attempt)
+                if entry.comes_again:
+                    yield from give_up_unread(core, name, token, entry, reason[:1000], entry.attempt)
+                    return
+                attempts = 0  # a client that can read the event has its last attempt again
+            else:
+                yield from give_up(core, name, token, entry, event, reason[:1000], entry.attempt)
                 return
-            yield from give_up(core, name, token, entry, event, reason[:1000], entry.attempt)
-            return
         if wait_ms is None:
             delay_s = (rules.retry_ms if rules.retry_ms is not None else 1000) / 1000
             wait_ms = round(retry_seconds(delay_s, entry.attempt) * 1000)
-    yield from settle(keys, name, token, [text], WAITING, wait_ms=wait_ms or 0, attempts=1)
+    yield from settle(keys, name, token, [text], WAITING, wait_ms=wait_ms or 0, attempts=attempts)
 
 
 def give_up(

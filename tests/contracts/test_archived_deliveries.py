@@ -86,6 +86,22 @@ def test_the_last_failure_of_an_archived_dead_letter_makes_one_again(bus, archiv
     assert [(each.reason, each.attempts) for each in bus.dead_letters("router")] == [("no better", 1)]
 
 
+def test_a_new_event_that_failed_is_delivered_again_if_only_others_can_read_it(
+    archiver, bus, page, connect, directory, clock
+):
+    archived_observation(archiver, clock)
+    bus.declare_subscription("router", max_attempts=1, retry_delay=0)
+    reader = connect("reader", archive_url=directory)
+    first = reader.pull("router", max=1)
+    for _ in range(2):
+        bus.nack("router", first.token, positions(first)[0], "bad")
+    assert dead(bus) == []
+    again = reader.pull("router", max=1)
+    assert [(each.position, each.attempt) for each in again.deliveries] == [(positions(first)[0], 1)]
+    reader.nack("router", again.token, positions(again)[0], "bad")
+    assert dead(bus) == [(str(positions(first)[0]), 1)]
+
+
 def test_an_erased_dead_letter_whose_lease_ended_does_not_come_back(bus, page, archiver, archived, clock):
     again = archived(1)
     archiver.page().erase(again.deliveries[0].event.subject, reason="private")
