@@ -98,29 +98,34 @@ def _path(text: str) -> Path:
 class DirectoryStore:
     """Files in a directory, which is created on demand; a write returns once the file is on disk.
 
-    New files and directories are private to their owner (0600, 0700); an existing directory keeps its mode.
+    New files and directories are private to their owner (0600, 0700); an existing directory keeps its mode. A directory
+    that had files, and then has none or does not exist, is not mounted any more: reading it raises ArchiveUnavailable.
     """
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
+        self._had_files = False
         self.where = str(directory)
 
     def list(self, prefix: str = "") -> list[str]:
         """Return the names of all files with this prefix, sorted."""
         with self._explained(prefix):
             folder = self._directory / prefix.rpartition("/")[0]
-            if not folder.is_dir():
-                return []
-            files = (file.relative_to(self._directory).as_posix() for file in _walk(folder))
-            return sorted(name for name in files if name.startswith(prefix))
+            files = _walk(folder) if folder.is_dir() else iter(())
+            names = (file.relative_to(self._directory).as_posix() for file in files)
+            found = sorted(name for name in names if name.startswith(prefix))
+            self._check_mounted(is_found=bool(found))
+            return found
 
     def get(self, name: str) -> bytes | None:
         """Return the content of a file, or None if there is none."""
         with self._explained(name):
             try:
-                return (self._directory / name).read_bytes()
+                content = (self._directory / name).read_bytes()
             except FileNotFoundError:
-                return None
+                content = None
+            self._check_mounted(is_found=content is not None)
+            return content
 
     def get_part(self, name: str, start: int, length: int) -> bytes | None:
         """Return up to `length` bytes of a file from `start` on, fewer if it ends before; None if there is no file."""
@@ -130,6 +135,7 @@ class DirectoryStore:
                     file.seek(start)
                     return file.read(length)
             except FileNotFoundError:
+                self._check_mounted(is_found=False)
                 return None
 
     def put_new(self, name: str, content: bytes) -> bool:
@@ -150,6 +156,15 @@ class DirectoryStore:
         """Delete a file if it exists."""
         with self._explained(name):
             (self._directory / name).unlink(missing_ok=True)
+
+    def _check_mounted(self, *, is_found: bool) -> None:
+        """Remember that a file was found; raise ArchiveUnavailable if none was, and all that were there are gone."""
+        if is_found:
+            self._had_files = True
+        elif self._had_files and not (self._directory.is_dir() and any(self._directory.iterdir())):
+            raise ArchiveUnavailable(
+                f"archive {self._directory}: it had files, and has none now; mount it again, or restore it"
+            )
 
     @contextmanager
     def _written(self, name: str, content: bytes) -> Iterator[Path]:

@@ -3,7 +3,7 @@
 import pytest
 
 from scratchbus.archive.stores import DirectoryStore
-from scratchbus.errors import ArchiveUnavailable, PositionLost
+from scratchbus.errors import ArchiveDamaged, ArchiveUnavailable, PositionLost
 from tests.contracts.test_pull import contents, fill, positions
 from tests.engines import ONE
 from tests.inspection import archive, project
@@ -159,3 +159,26 @@ def test_a_consumer_waits_for_an_archive_that_is_away(archiver, connect, directo
         event = next(deliveries).event
     assert event.subject == tagged.id
     assert next(failures, None) is None
+
+
+@pytest.mark.parametrize("is_mount_point", [False, True])
+def test_a_directory_that_vanishes_is_waited_for_and_one_that_never_existed_is_an_error(
+    archiver, connect, directory, clock, is_mount_point
+):
+    archived_observation(archiver, clock)
+    archiver.declare_subscription("router")
+    with pytest.raises(ArchiveDamaged, match="set archive_url"):
+        connect("lost", archive_url=directory.with_name("typo")).pull("router", max=1)
+    reader = connect("reader", archive_url=directory)
+    first = reader.pull("router", max=4)
+    reader.ack("router", first.token, positions(first))
+    mounted = directory.rename(directory.with_name("mounted"))
+    if is_mount_point:
+        directory.mkdir()
+    for _ in range(2):
+        with pytest.raises(ArchiveUnavailable, match="mount it again"):
+            reader.pull("router", max=4)
+    if is_mount_point:
+        directory.rmdir()
+    mounted.rename(directory)
+    assert contents(reader.pull("router", max=4)) == ["3", "4", "5", "6"]
