@@ -168,15 +168,24 @@ class Webhooks:
             await self._pool.aclose()
 
     async def _watch(self) -> None:
+        was_told = ""
         while True:
             await asyncio.sleep(LOOK)  # also at first: a browser that is opened at the start is served before
-            with suppress(ScratchbusError):  # an engine that is away: look again
+            try:
                 bus = await self._server.own_bus()
                 names = {each.name for each in await bus.subscriptions() if each.url}
-                for name in names - self._tasks.keys():
-                    self._tasks[name] = asyncio.create_task(self._deliver(name), name=f"webhook {name}")
-                for name in self._tasks.keys() - names:
-                    self._tasks.pop(name).cancel()
+                was_told = ""
+            except ScratchbusError:  # an engine that is away: look again
+                continue
+            except Exception as problem:  # such as a subscription that cannot be read: the webhooks found go on
+                if str(problem) != was_told:
+                    logger.warning("webhooks cannot be looked up", reason=str(problem))
+                    was_told = str(problem)
+                continue
+            for name in names - self._tasks.keys():
+                self._tasks[name] = asyncio.create_task(self._deliver(name), name=f"webhook {name}")
+            for name in self._tasks.keys() - names:
+                self._tasks.pop(name).cancel()
 
     async def _deliver(self, name: str) -> None:
         """Deliver the events of one subscription, one after the other."""

@@ -257,6 +257,23 @@ async def test_two_processes_deliver_each_event_once(bus, embedded_url):
     assert len(receiver.requests) == 10
 
 
+async def test_webhooks_are_found_again_after_any_error(bus, embedded_url, monkeypatch):
+    receiver, subscriptions, failures = Receiver(), AsyncBus.subscriptions, iter(range(2))
+
+    async def fail_twice(self: AsyncBus) -> list[Any]:
+        if next(failures, None) is not None:
+            raise ValueError("a stored subscription cannot be read")
+        return await subscriptions(self)
+
+    monkeypatch.setattr(AsyncBus, "subscriptions", fail_twice)
+    with receiving(receiver) as url:
+        bus.declare_subscription("hook", url=url, secret=SECRET)
+        async with delivering(bus, embedded_url):
+            bus.page().add("risk_alert", "x")
+            await until(lambda: receiver.events)
+    assert next(failures, None) is None
+
+
 async def test_a_removed_webhook_gets_no_more_events(bus, embedded_url):
     receiver, other = Receiver(), Receiver()
     with receiving(receiver) as url, receiving(other) as other_url:
