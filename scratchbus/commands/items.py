@@ -102,13 +102,7 @@ def write(core: Core, page: str, changes: Iterable[ItemChange], event_id: str | 
     """
     check_own_event_id(event_id)
     events = [_new_event(change.checked()) for change in _all_of(ItemChange, "changes", changes)]
-    if event_id is None:
-        return (yield from _append(core, page, events))
-    occasion = Occasion.of(core, page, event_id, "items_written", [(subject, fields) for _, subject, fields in events])
-    job = _Additions(events, {"by": core.by, **reasons()}, occasion.digest)
-    for batch in _batches([job], [event_id], page):
-        yield from append(core.log, page, batch.writes)
-    return len(events)
+    return (yield from _append(core, page, "items_written", events, event_id))
 
 
 def _all_of(kind: type[T], field: str, values: Iterable[T]) -> list[T]:
@@ -122,12 +116,13 @@ def _all_of(kind: type[T], field: str, values: Iterable[T]) -> list[T]:
     return found
 
 
-def use(core: Core, page: str, items: Iterable[StoreItem]) -> Step[int]:
+def use(core: Core, page: str, items: Iterable[StoreItem], event_id: str | None = None) -> Step[int]:
     """Restart the time to live of items; return the number restarted. Items that never expire are left out."""
+    check_own_event_id(event_id)
     used: list[_NewEvent] = [
         (ItemUsed, item.id, {}) for item in _all_of(StoreItem, "used", items) if item.ttl is not None
     ]
-    return (yield from _append(core, page, used))
+    return (yield from _append(core, page, "items_used", used, event_id))
 
 
 def sweep(core: Core, page: str) -> Step[int]:
@@ -178,13 +173,18 @@ class _Batch(NamedTuple):
     counts: dict[int, int]
 
 
-def _append(core: Core, page: str, events: Iterable[_NewEvent]) -> Step[int]:
-    """Append events, together with those of other waiting callers; return how many."""
-    job = _Additions(list(events), {"by": core.by, **reasons()})
-    if not job.events:
+def _append(core: Core, page: str, verb: str, events: list[_NewEvent], event_id: str | None) -> Step[int]:
+    """Append events, without a caller's own id together with those of other waiting callers; return how many."""
+    if not events:
         return 0
-    count: int = yield Queued(core.queues, (page, StoreItems), job, partial(_append_all, core, page))
-    return count
+    job = _Additions(events, {"by": core.by, **reasons()})
+    if event_id is None:
+        count: int = yield Queued(core.queues, (page, StoreItems), job, partial(_append_all, core, page))
+        return count
+    occasion = Occasion.of(core, page, event_id, verb, [(subject, fields) for _, subject, fields in events])
+    for batch in _batches([job._replace(digest=occasion.digest)], [event_id], page):
+        yield from append(core.log, page, batch.writes)
+    return len(events)
 
 
 def _append_all(core: Core, page: str, jobs: Sequence[_Additions]) -> Step[list[int | Exception]]:

@@ -53,9 +53,9 @@ class Items(PageMemory):
         """Put and delete items, up to 1,000 in a batch; return how many. A retry with an `event_id` completes it."""
         return self._do(items.write, changes, event_id)
 
-    def use(self, used: Iterable[StoreItem]) -> int:
+    def use(self, used: Iterable[StoreItem], *, event_id: str | None = None) -> int:
         """Restart the time to live of items; return how many. Items that never expire are left out."""
-        return self._do(items.use, used)
+        return self._do(items.use, used, event_id)
 
     def sweep(self) -> int:
         """Delete expired items, which reads already leave out; return how many."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from scratchbus import NewObservation
+from scratchbus import ItemChange, NewObservation
 from scratchbus.commands import add
 from scratchbus.engine.steps import Interrupted
 from scratchbus.errors import (
@@ -795,4 +795,19 @@ def test_callers_whose_items_were_put_together_retry_with_ids_of_their_own(bus):
     length = log_length(bus)
     for number in (3, 2, 1):
         items.put(("a",), f"{number}", {"n": number}, event_id=errors[number].event_id)
+    assert log_length(bus) == length
+
+
+def test_a_retried_use_of_items_writes_nothing(bus):
+    items = bus.items("s")
+    items.write([ItemChange(("a",), key, {"n": 1}, ttl=3_600_000) for key in "xyz"])
+    used = [items.read().get(("a",), key) for key in "xyz"]
+    assert items.use(used, event_id="once") == 3
+    length = log_length(bus)
+    assert items.use(used, event_id="once") == 3
+    assert log_length(bus) == length
+    with pytest.raises(EventIdReused, match="'once' was used before"):
+        items.use(used[:2], event_id="once")
+    with pytest.raises(EventIdReused, match="'once' was used before"):
+        items.put(("a",), "x", {"n": 1}, event_id="once")
     assert log_length(bus) == length

@@ -36,6 +36,12 @@ def _preference(bus: Bus) -> list[Any]:
     return [scope]
 
 
+def _item(bus: Bus) -> list[Any]:
+    (store,) = _session(bus)
+    bus.items(store).put(("a",), "b", {"n": 1}, ttl="1h")
+    return [store, [bus.items(store).read().get(("a",), "b")]]
+
+
 def _task(bus: Bus) -> list[Any]:
     return [bus.begin_task(f"s{next(_numbers)}", "look around")]
 
@@ -100,6 +106,7 @@ WRITES = {name: _on_page(each) for name, each in OPERATIONS.items()} | {
     "delete an item": Writing(
         _session, lambda bus, store, **how: bus.items(store).delete(("a",), "b", **how), ("item_deleted",)
     ),
+    "use an item": Writing(_item, lambda bus, store, used, **how: bus.items(store).use(used, **how), ("item_used",)),
     "write a scratchpad": Writing(
         lambda bus: [], lambda bus, **how: bus.scratchpad("subject").write("mine", **how), ("scratchpad_written",)
     ),
