@@ -195,9 +195,7 @@ class AsyncLink(asyncio.Protocol):
 
     def _break(self, message: str, *, is_timeout: bool = False) -> None:
         """Close the socket at once and raise an error in all tasks that wait for a reply."""
-        unanswered = [future for futures, *_ in self._sent for future in futures] + [
-            queued[0] for queued in self._queued
-        ]
+        unanswered = self._unanswered()
         self.is_open, self.is_closed = False, True
         self._queued = []
         self._sent.clear()
@@ -215,7 +213,10 @@ class AsyncLink(asyncio.Protocol):
     hang_up = close
 
     async def aclose(self) -> None:
-        """Accept no more requests and close the socket once all are answered; wait only if they already are."""
+        """Accept no more requests and close the socket once all are answered; wait only if they already are.
+
+        Nobody waits for the replies to cancelled requests.
+        """
         self.is_open, self.is_closed = False, True
         if self._transport is not None:
             self._close_if_done()
@@ -223,5 +224,8 @@ class AsyncLink(asyncio.Protocol):
                 await asyncio.wait([self._lost], timeout=self._timeout)
 
     def _close_if_done(self) -> None:
-        if self.is_closed and not self._sent and not self._queued:
+        if self.is_closed and all(future.done() for future in self._unanswered()):
             self._transport.close()
+
+    def _unanswered(self) -> list[_Future]:
+        return [future for futures, *_ in self._sent for future in futures] + [future for future, *_ in self._queued]

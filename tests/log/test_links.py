@@ -241,6 +241,33 @@ async def test_closing_waits_for_replies_to_sent_calls(tmp_path: Path) -> None:
             await link._lost
 
 
+@pytest.mark.parametrize("count", [1, 3])
+async def test_closing_does_not_wait_for_replies_to_cancelled_calls(tmp_path: Path, count: int) -> None:
+    async with linked(tmp_path, echo) as link:
+        waiting = [asyncio.ensure_future(link.exchange((("SILENCE",),))) for _ in range(count)]  # the first is sent
+        for each in waiting:
+            each.cancel()
+        await link.aclose()
+        assert link._lost.done()
+
+
+async def test_a_cancelled_opening_of_a_bus_leaves_no_connection_open(tmp_path: Path) -> None:
+    is_asked = asyncio.Event()
+
+    def ask(command: list[bytes]) -> None:
+        is_asked.set()
+
+    async with linked(tmp_path, ask):
+        bus = AsyncBus.connect(f"unix://{tmp_path / 'socket'}", source="tester")
+        opening = asyncio.ensure_future(bus)
+        async with asyncio.timeout(PATIENCE):
+            await is_asked.wait()
+        opening.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+        assert [link._lost.done() for link in bus._engine._shared.values()] == [True]
+
+
 async def test_an_unsendable_call_fails_alone(tmp_path: Path) -> None:
     async with linked(tmp_path, echo) as link:
         wrong: list[Any] = ["\ud800", object()]
