@@ -12,7 +12,6 @@ import pytest
 from scratchbus.engine import renewal
 from scratchbus.engine.renewal import AsyncKeeper, Keeper
 from scratchbus.errors import EngineForbidden
-from tests.clock import ProcessClock
 from tests.waiting import PATIENCE
 
 
@@ -53,24 +52,25 @@ async def test_closing_a_keeper_can_be_cancelled() -> None:
 
 
 class Refused:
-    """A renewal that the engine always refuses; it notes when, by a clock that each check advances."""
+    """A renewal that the engine always refuses; it notes when, by a clock that only its checks advance."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, max_pause: float = renewal.MAX_PAUSE) -> None:
         self.max_pause = max_pause
-        self.times, self.is_over = list[float](), threading.Event()
-        self._clock, self._start = ProcessClock(), 0.0
-        self._start = self._clock.monotonic()
-        monkeypatch.setattr(renewal, "time", self._clock)
+        self.times, self.is_over, self._now = list[float](), threading.Event(), 0.0
+        monkeypatch.setattr(renewal, "time", self)
         monkeypatch.setattr(renewal, "CHECK_SECONDS", 0.001)
 
+    def monotonic(self) -> float:
+        return self._now
+
     def is_due(self, now: float) -> bool:
-        self._clock.advance("100ms")
-        if now - self._start > 60:
+        self._now += 0.1
+        if now > 60:
             self.is_over.set()
         return not self.is_over.is_set()
 
     def keep(self) -> Any:
-        self.times.append(self._clock.monotonic() - self._start)
+        self.times.append(self._now)
         raise EngineForbidden("the user may not write")
 
     def assert_rarely_tried(self) -> None:
