@@ -451,6 +451,13 @@ def test_concurrent_syncs_of_one_directory_lose_nothing(bus: Bus, project: Path)
     assert (project / "TODO.md").read_text().count("- [ ] ") == 21
 
 
+def save(file: Path, content: str | bytes) -> None:
+    """Replace a watched file at once: with `_QUIET` at 0, a watch would also read one that is only half written."""
+    new = file.with_name(f".{file.name}.new")
+    new.write_bytes(content if isinstance(content, bytes) else content.encode())
+    new.replace(file)
+
+
 def test_a_watch_follows_both_sides_until_stopped(bus: Bus, project: Path, sync: WorkspaceSync):
     reported: list[Any] = []
     stop = threading.Event()
@@ -461,11 +468,11 @@ def test_a_watch_follows_both_sides_until_stopped(bus: Bus, project: Path, sync:
         eventually(file.exists)
         bus.todo("s1").write([{"id": "a", "content": "one"}])
         eventually(lambda: "- [ ] one" in file.read_text())
-        file.write_text(file.read_text().replace("[ ]", "[x]"))
+        save(file, file.read_text().replace("[ ]", "[x]"))
         eventually(lambda: todos(bus) == [("a", "one", "completed")])
-        file.write_bytes(b"\0")
+        save(file, b"\0")
         eventually(lambda: any(isinstance(each, InvalidInput) for each in reported))
-        file.write_text("- [ ] one\n")
+        save(file, "- [ ] one\n")
         eventually(lambda: todos(bus) == [("a", "one", "pending")])
     finally:
         stop.set()
@@ -487,7 +494,7 @@ def test_a_watch_without_notifications_syncs_every_second(
     try:
         file = project / "TODO.md"
         eventually(file.exists)
-        file.write_text("- [x] one\n")
+        save(file, "- [x] one\n")
         eventually(lambda: todos(bus) == [("1", "one", "completed")])
     finally:
         stop.set()
@@ -504,11 +511,11 @@ def test_a_watch_of_preferences_follows_both_sides(bus: Bus, project: Path):
     try:
         preferences.remember("quotes", "double")
         eventually(lambda: file.exists() and "- **quotes**: double" in file.read_text())
-        file.write_text(file.read_text().replace("double", "single"))
+        save(file, file.read_text().replace("double", "single"))
         eventually(lambda: [each.text for each in preferences.list()] == ["single"])
-        file.write_bytes(b"\xff")
+        save(file, b"\xff")
         eventually(lambda: any(isinstance(each, InvalidInput) for each in reported))
-        file.write_text("# Rules\n")
+        save(file, "# Rules\n")
         eventually(lambda: "- **quotes**: single" in file.read_text())
         preferences.forget("quotes")
         eventually(lambda: "quotes" not in file.read_text())
