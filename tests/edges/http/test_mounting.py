@@ -25,7 +25,7 @@ ACCEPTED = {"Accept": "application/json, text/event-stream"}
 
 async def test_a_local_process_uses_mcp_as_the_user(served, bus):
     async with (
-        httpx2.AsyncClient(timeout=PATIENCE) as http,
+        httpx2.AsyncClient(timeout=PATIENCE, verify=False) as http,
         Client(streamable_http_client(f"{served.url}/mcp", http_client=http)) as client,
     ):
         added = await Agent(client).do("add_observation", type="observation", content="from MCP")
@@ -37,7 +37,7 @@ async def test_a_local_process_uses_mcp_as_the_user(served, bus):
 async def test_an_added_event_has_the_traceparent_of_its_call(served, bus):
     of_request, of_call = (f"00-{number:032x}-{9:016x}-01" for number in (7, 8))
     async with (
-        httpx2.AsyncClient(timeout=PATIENCE, headers={"traceparent": of_request}) as http,
+        httpx2.AsyncClient(timeout=PATIENCE, headers={"traceparent": of_request}, verify=False) as http,
         Client(streamable_http_client(f"{served.url}/mcp", http_client=http)) as client,
     ):
         for meta, expected in ((None, of_request), ({"traceparent": of_call}, of_call)):
@@ -52,7 +52,7 @@ async def test_a_token_determines_the_identity(embedded_url, tmp_path: Path, pag
     with serving(embedded_url, "--tokens", str(tokens.path)) as running:
         headers = {"Authorization": f"Bearer {token}"}
         async with (
-            httpx2.AsyncClient(headers=headers, timeout=PATIENCE) as http,
+            httpx2.AsyncClient(headers=headers, timeout=PATIENCE, verify=False) as http,
             Client(streamable_http_client(f"{running.url}/mcp", http_client=http)) as client,
         ):
             added = await Agent(client).do("add_observation", type="observation", content="x")

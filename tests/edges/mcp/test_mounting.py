@@ -90,7 +90,7 @@ async def test_a_mounted_server_serves_mcp_beside_the_hosts_routes(
     headers = {"Authorization": f"Bearer {token}"}
     async with (
         running(mounted(make, route, tokens, memory_url)) as url,
-        httpx2.AsyncClient(headers=headers, timeout=PATIENCE, follow_redirects=True) as http,
+        httpx2.AsyncClient(headers=headers, timeout=PATIENCE, follow_redirects=True, verify=False) as http,
     ):
         async with Client(streamable_http_client(url + path, http_client=http), mode=mode) as client:
             added = await Agent(client).do("add_observation", type="observation", content="x")
@@ -105,7 +105,7 @@ async def test_a_mounted_server_offers_only_its_groups(tmp_path: Path, memory_ur
     token = tokens.add("laptop", scratchbus.McpIdentity.of("analyst", page=page_name, tools=["scratchpad"]))
     async with (
         running(mounted(in_starlette, Route, tokens, memory_url, "observations")) as url,
-        httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}, timeout=PATIENCE) as http,
+        httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}, timeout=PATIENCE, verify=False) as http,
     ):
         assert (await http.post(f"{url}/mcp")).status_code == 403
     with pytest.raises(InvalidField, match="everything"):
@@ -153,7 +153,7 @@ async def test_a_token_whose_workspace_opens_slowly_delays_no_other(
     monkeypatch.setattr(Workspace, "opened", opened)
     async with (
         running(mounted(in_starlette, Route, tokens, memory_url)) as url,
-        httpx2.AsyncClient(timeout=PATIENCE) as http,
+        httpx2.AsyncClient(timeout=PATIENCE, verify=False) as http,
         anyio.create_task_group() as tasks,
     ):
         tasks.start_soon(partial(http.post, f"{url}/mcp", json=LIST, headers=headers["slow"]))
