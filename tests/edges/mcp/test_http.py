@@ -299,12 +299,12 @@ async def test_a_connection_is_closed_unless_it_sends_requests(
     monkeypatch: pytest.MonkeyPatch, sent: bytes, answers: int
 ):
     """A request may take longer than that: this one does."""
-    monkeypatch.setattr("scratchbus.mcp.app.HEAD_SECONDS", 0.2)
+    monkeypatch.setattr("scratchbus.mcp.app.HEAD_SECONDS", 0.5)  # a stalled process sends its head later
 
     @asynccontextmanager
     async def slow() -> AsyncIterator[ASGIApp]:
         async def answer(_: Request) -> Response:
-            await anyio.sleep(0.7)
+            await anyio.sleep(1.2)
             return Response("done")
 
         yield Starlette(routes=[Route("/mcp", answer)])
