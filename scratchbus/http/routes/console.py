@@ -56,9 +56,21 @@ def _file_response(request: Request, path: str) -> Response:
         return Response(status_code=304, headers=headers)
     accepted = request.headers.get("accept-encoding", "")
     for encoding, content in file.compressed.items():
-        if encoding in accepted:
+        if _accepts(accepted, encoding):
             return Response(content, headers={**headers, "Content-Encoding": encoding}, media_type=file.kind)
     return Response(file.content, headers=headers, media_type=file.kind)
+
+
+def _accepts(accepted: str, encoding: str) -> bool:
+    """Return whether a header Accept-Encoding accepts an encoding, by name or by `*` (RFC 9110, 12.5.3)."""
+    weights: dict[str, float] = {}
+    for part in accepted.lower().split(","):
+        name, _, weight = (each.strip() for each in part.partition(";"))
+        try:
+            weights[name] = float(weight.partition("=")[2]) if weight else 1.0
+        except ValueError:
+            weights[name] = 0.0
+    return weights.get(encoding, weights.get("*", 0.0)) > 0
 
 
 @cache

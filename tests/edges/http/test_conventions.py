@@ -91,6 +91,28 @@ def test_a_long_answer_is_compressed_on_request(http, page, encoding):
     assert "content-encoding" not in plain.headers
 
 
+@pytest.mark.parametrize(
+    ("accepted", "sent"),
+    [
+        ("gzip, deflate, br, zstd", "br"),
+        ("br;q=0, gzip", "gzip"),
+        ("br; q=0.0, gzip;q=0.5", "gzip"),
+        ("GZIP", "gzip"),
+        ("*", "br"),
+        ("br;q=0, *", "gzip"),
+        ("gzip, *;q=0", "gzip"),
+        ("br;q=none", None),
+        ("brotli, x-gzip", None),
+        ("identity", None),
+        ("", None),
+    ],
+)
+def test_a_file_of_the_console_has_an_accepted_encoding(http, accepted, sent):
+    answer = http.get(http.base_url.copy_with(path="/console/app.js"), headers={"Accept-Encoding": accepted})
+    assert answer.headers.get("content-encoding") == sent
+    assert answer.text.startswith("// The shell")
+
+
 def test_a_stream_is_not_compressed(http):
     with http.stream("GET", "/events", headers={"Accept": "text/event-stream", "Accept-Encoding": "gzip"}) as answer:
         assert answer.headers["content-type"].startswith("text/event-stream")
