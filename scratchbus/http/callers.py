@@ -18,7 +18,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Final
+from typing import Final, Literal
 
 from starlette.types import Scope
 
@@ -68,6 +68,9 @@ class Callers(ABC):
 
     advice: str
     """What someone without a valid token or key does."""
+
+    signs_in_with: Literal["key", "token"]
+    """What identifies a browser."""
 
     def __init__(self) -> None:
         self._checks = TokenChecks()
@@ -128,13 +131,16 @@ class Callers(ABC):
         return next((each for each in secrets if self.find(each)), secrets[0] if secrets else None)
 
     def _refused(self, slug: str, detail: str, scheme: str) -> Refusal:
-        return Refusal(401, slug, f"{detail}; {self.advice}", {"WWW-Authenticate": scheme})
+        return Refusal(
+            401, slug, f"{detail}; {self.advice}", {"WWW-Authenticate": scheme}, signs_in_with=self.signs_in_with
+        )
 
 
 class LocalUser(Callers):
     """The user who started the server."""
 
     advice = "open the URL that `scratchbus serve` printed at its last start, or send its key as Bearer token"
+    signs_in_with = "key"
 
     def __init__(self, source: str, key: str | None = None) -> None:
         super().__init__()
@@ -166,6 +172,7 @@ class TokenHolders(Callers):
     """The holders of the tokens of a file."""
 
     advice = "send one as Authorization: Bearer TOKEN, or log in with it"
+    signs_in_with = "token"
 
     def __init__(self, tokens: scratchbus.McpTokens) -> None:
         super().__init__()

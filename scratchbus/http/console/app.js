@@ -1,15 +1,15 @@
 // The shell: header, banner, the view named in the URL, the time bar below it, dialogs and toasts.
 import { html, render, useEffect, useLayoutEffect, useState } from "./lib/base.js";
 import { write } from "./lib/api.js";
-import { connection, noteState, probe } from "./lib/connection.js";
+import { connection } from "./lib/connection.js";
 import { useKeys } from "./lib/keys.js";
 import { isDenied, startStream } from "./lib/live.js";
 import { go, link, route } from "./lib/route.js";
 import { reveal } from "./lib/screen.js";
 import { caller, page, pages, theme } from "./lib/state.js";
 import { visible } from "./lib/text.js";
-import { Age } from "./ui/times.js";
 import { isPast } from "./lib/time.js";
+import { Banner } from "./ui/banner.js";
 import { closeDialog, Dialogs, openDialog } from "./ui/dialog.js";
 import { KeyHelp } from "./ui/keyhelp.js";
 import { choosePage } from "./ui/pagepicker.js";
@@ -40,7 +40,7 @@ function Shell() {
   return html`
     <a class="skip" href="#main" onClick=${(event) => (event.preventDefault(), document.querySelector("main").focus())}>Skip to content</a>
     <${Header} view=${view} />
-    <${Banner} />
+    <div class="banners" role="status"><${Banner} /></div>
     ${view.scope === "page" && view.name !== "what-if" && html`<${Silenced} />`}
     <main id="main" tabindex="-1" class=${isPast.value ? "past" : ""}><h1 class="visually-hidden">${view.title}</h1><${View} key=${keyOfView(view)} view=${view} /></main>
     <${TimeBar} scope=${view.scope} />
@@ -103,36 +103,6 @@ function Connection() {
   return html`<span class="connection ${state} ${isPast.value ? "in-past" : ""} ${isStill ? "is-still" : ""}"
     title=${isStill ? "This token may not read events, so changes appear only when you load again" : text}>
     <span class="dot"></span><span class="connection-text">${state !== "live" ? text : isPast.value ? "Past" : isStill ? "Not live" : text}</span></span>`;
-}
-
-/** What is wrong with the connection, and what happens next. */
-function Banner() {
-  const { state, since, detail } = connection.value;
-  const text = {
-    "server-away": ["The server does not answer.", "What you see is the last that it sent. The console connects again by itself."],
-    "engine-away": ["The engine is away.", detail || "Nothing can be read or written until it is back. The console goes on by itself."],
-    "signed-out": ["You are not signed in.", html`Open the address that <code>scratchbus serve</code> printed, which has its key, or give a token.`],
-  }[state];
-  return html`<div class="banners" role="status">${text && html`<div class="banner ${state}">
-    <strong>${text[0]}</strong> <span>${typeof text[1] === "string" ? visible(text[1]) : text[1]}</span> <span class="banner-since">for <${Age} at=${since} fromNow /></span>
-    ${state === "signed-out" ? html`<${SignIn} />` : html`<button type="button" onClick=${probe}>Try now</button>`}</div>`}</div>`;
-}
-
-/** A token, kept in a cookie that scripts cannot read. */
-function SignIn() {
-  const [error, setError] = useState(null);
-  const signIn = async (event) => {
-    event.preventDefault();
-    try {
-      await write("POST", "/login", { token: new FormData(event.target).get("token") });
-      noteState("live");
-    } catch (problem) {
-      setError(problem);
-    }
-  };
-  return html`<form onSubmit=${signIn}><input name="token" type="password" autocomplete="off" required aria-label="Token"
-      aria-invalid=${error ? "true" : undefined} placeholder="Token" /><button type="submit">Sign in</button>
-    ${error && html`<span class="field-error" role="alert">${error.status === 401 ? "This token is not valid here: it may be incomplete, expired or revoked." : messageOf(error)}</span>`}</form>`;
 }
 
 /** A view of a page is a new one for each page, so that no page is shown with the rows of another. */

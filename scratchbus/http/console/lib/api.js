@@ -98,7 +98,7 @@ async function problemOf(response, begun) {
   } catch {
     // an answer from something between here and the server; its status has to do
   }
-  if (response.status === 401 && epoch.peek() === begun) noteState("signed-out", body.detail);
+  if (response.status === 401 && epoch.peek() === begun) noteState("signed-out", body.detail, body.signs_in_with);
   const problem = new Problem(response.status, body);
   if (problem.slug === "insufficient-scope") checkCaller(); // it may have changed
   if (response.status === 503) probe(); // it may be the engine, or only an archive or files

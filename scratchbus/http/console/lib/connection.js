@@ -2,8 +2,11 @@
 import { signal } from "./base.js";
 import { serverNow } from "./time.js";
 
-/** {state, since, detail}; state is "connecting", "live", "server-away", "engine-away" or "signed-out". */
-export const connection = signal({ state: "connecting", since: serverNow(), detail: "" });
+/**
+ * {state, since, detail, secret}; state is "connecting", "live", "server-away", "engine-away" or "signed-out", and `secret`
+ * what signs in: a "key" of the server's start, or a "token".
+ */
+export const connection = signal({ state: "connecting", since: serverNow(), detail: "", secret: "token" });
 
 /** Changes whenever what is shown may have missed something: after an outage, a rewound log, a lost position. */
 export const epoch = signal(0);
@@ -27,11 +30,11 @@ const EAGER = 700;
 let timer = 0;
 
 /** Record what an answer, or its absence, says about server and engine. */
-export function noteState(state, detail = "") {
+export function noteState(state, detail = "", secret = connection.peek().secret) {
   const before = connection.peek();
-  if (before.state === state && before.detail === detail) return;
+  if (before.state === state && before.detail === detail && before.secret === secret) return;
   const since = before.state === state ? before.since : serverNow();
-  connection.value = { state, since, detail };
+  connection.value = { state, since, detail, secret };
   if (state === "live" && before.state !== "connecting") reloadAll(); // also after signing in, as someone else maybe
   if (state !== before.state) schedule(state === "live" ? PATIENT : EAGER);
 }

@@ -7,7 +7,7 @@ import { count, Text, visible } from "../lib/text.js";
 import { isPast } from "../lib/time.js";
 import { Dialog, Field, openDialog, useKeyOf } from "./dialog.js";
 import { ObservationBadge, Status } from "./observation.js";
-import { messageOf } from "./problem.js";
+import { FormProblem, messageOf } from "./problem.js";
 import { Moment } from "./times.js";
 import { toast } from "./toast.js";
 
@@ -115,7 +115,7 @@ async function movedOn(error, observation) {
 
 /** Why a write was refused, and how one can go on. */
 function Refused({ error, moved, before, fits, label }) {
-  if (!moved) return html`<div class="problem" role="alert"><p><strong>${error.title || "Refused"}</strong></p><p><${Text} value=${messageOf(error)} /></p></div>`;
+  if (!moved) return html`<${FormProblem} error=${error} />`;
   const { now } = moved;
   return html`<div class="problem" role="alert"><p><strong>Someone was faster.</strong> You saw version ${before.version}; it is at version ${now.version} now.</p>
     <dl class="fields">${changedFields(before, now).map((name) => html`<div key=${name}><dt>${name}</dt>

@@ -2,6 +2,7 @@
 // or the row that has taken its place.
 import { cloneElement, html, signal, useEffect, useId, useRef } from "../lib/base.js";
 import { newKey } from "../lib/api.js";
+import { Banner } from "./banner.js";
 
 const shown = signal(null);
 
@@ -33,6 +34,7 @@ export function Dialog({ title, onClose, actions, wide = false, onSubmit, childr
   return html`<dialog ref=${element} class=${wide ? "wide" : ""} aria-labelledby=${id}
     onCancel=${(event) => (event.preventDefault(), onClose())}
     onMouseDown=${(event) => event.target === element.current && onClose()}>
+    <div role="status"><${Banner} /></div>
     <form method="dialog" onSubmit=${submit}>
       <header><h2 id=${id}>${title}</h2><button type="button" class="icon" aria-label="Close" onClick=${onClose}>✕</button></header>
       <div class="dialog-body">${children}</div>

@@ -8,7 +8,7 @@ import { received } from "../lib/live.js";
 import { go, param } from "../lib/route.js";
 import { isDark, page, selected } from "../lib/state.js";
 import { clock, day, isPast, millisOf, moment, now, serverNow, stamp } from "../lib/time.js";
-import { isSignedOut, messageOf } from "./problem.js";
+import { isInBanner, messageOf } from "./problem.js";
 import { Menu } from "./menu.js";
 import { TimeField } from "./times.js";
 import { toast } from "./toast.js";
@@ -75,7 +75,7 @@ export function TimeBar({ scope }) {
     </div>
     <div class="time-plot" ref=${box}>
       ${width > 0 && data && html`<${Histogram} data=${data} width=${width} bounds=${bounds} />`}
-      ${error && !data && !isSignedOut(error) && html`<p class="quiet time-missing">The histogram could not be loaded: ${messageOf(error)}</p>`}
+      ${error && !data && !isInBanner(error) && html`<p class="quiet time-missing">The histogram could not be loaded: ${messageOf(error)}</p>`}
       ${bounds && html`<${Slider} bounds=${bounds} isEmpty=${data.first === null} jump=${jump} stepBy=${stepBy} />`}
     </div>
   </div>`;

@@ -1,10 +1,9 @@
 // Forms that write: the dialog, its error messages, and conflicts with concurrent edits.
 import { html, useState } from "../../lib/base.js";
 import { Problem, write } from "../../lib/api.js";
-import { Text } from "../../lib/text.js";
 import { Dialog, openDialog, useKeyOf } from "../../ui/dialog.js";
 import { TextDiff } from "../../ui/diff.js";
-import { messageOf } from "../../ui/problem.js";
+import { FormProblem } from "../../ui/problem.js";
 import { toast } from "../../ui/toast.js";
 
 /**
@@ -41,8 +40,9 @@ function Form({ title, label, values: first = {}, fields, send, done, version: f
   return html`<${Dialog} title=${title} onClose=${onClose} onSubmit=${submit} wide=${wide}
     actions=${html`<button type="button" onClick=${onClose}>Cancel</button>${button}`}>
     ${fields(values, set, state.error)}
-    ${state.error && html`<div class="problem" role="alert"><p><strong>${moved ? "Someone else was faster." : "Refused"}</strong></p>
-      ${moved && state.now ? html`<${Moved} now=${state.now} text=${values.text ?? first.text ?? ""} />` : html`<p><${Text} value=${moved ? "It was changed since you opened it. Copy what you wrote, close this, and look at what is there now." : messageOf(state.error)} /></p>`}</div>`}
+    ${state.error && !moved && html`<${FormProblem} error=${state.error} />`}
+    ${moved && html`<div class="problem" role="alert"><p><strong>Someone else was faster.</strong></p>
+      ${state.now ? html`<${Moved} now=${state.now} text=${values.text ?? first.text ?? ""} />` : html`<p>It was changed since you opened it. Copy what you wrote, close this, and look at what is there now.</p>`}</div>`}
   <//>`;
 }
 

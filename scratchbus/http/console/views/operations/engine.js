@@ -39,10 +39,11 @@ const marked = (value) => (value ? html`<strong class="wrong">${number(value)}</
 
 export function Archive() {
   const { data, error, reload } = useLoad((signal) => get("/archive", {}, { signal }), [], { isTimeless: true });
-  if (error) return html`<${Panel} id="archive" title="Archive"><${ProblemNote} error=${error} retry=${reload} /><//>`;
+  if (error && !data) return html`<${Panel} id="archive" title="Archive"><${ProblemNote} error=${error} retry=${reload} /><//>`;
   if (!data) return null;
   if (!data.where) return html`<${Panel} id="archive" title="Archive" wide><p class="hint">None. With <code>SCRATCHBUS_ARCHIVE_URL=file:///…</code>, <code>scratchbus log-archive run</code> moves old events into segments that vouch for each other.</p><//>`;
   return html`<${Panel} id="archive" title="Archive" wide note=${data.is_sound ? "the chain is whole" : "the chain is broken"} sign=${data.is_sound ? "good" : "bad"}>
+    ${error && html`<${ProblemNote} error=${error} retry=${reload} />`}
     <${Facts} facts=${[["where", data.where]]} />
     ${data.logs.length > 0 && html`<${Grid} label="Archived logs" keyOf=${({ shard }) => shard} rows=${data.logs} columns=${[
       { title: "Shard", number: true, cell: (it) => it.shard }, { title: "Segments", number: true, cell: (it) => number(it.segments) }, { title: "Events", number: true, cell: (it) => number(it.events) },

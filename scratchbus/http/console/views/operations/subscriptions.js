@@ -39,7 +39,7 @@ const remove = (it, reload) => openForm({ title: `Delete ${visible(it.name)}?`, 
 export function DeadLetters({ reload: reloadStatus }) {
   const { data, error, reload } = useLoad((signal) => get("/dead-letters", {}, { signal }), [], { isTimeless: true });
   const [busy, setBusy] = useState(false);
-  if (error) return html`<${Panel} id="dead" title="Dead letters" wide><${ProblemNote} error=${error} retry=${reload} /><//>`;
+  if (error && !data) return html`<${Panel} id="dead" title="Dead letters" wide><${ProblemNote} error=${error} retry=${reload} /><//>`;
   if (!data) return null;
   const settle = async (verb, name, positions) => {
     setBusy(true);
@@ -64,6 +64,7 @@ export function DeadLetters({ reload: reloadStatus }) {
       <button type="button" class="small danger" disabled=${busy} aria-label="Drop ${it.position}" onClick=${() => settle("drop", name, [it.position])}>Drop</button></span>` }] : []),
   ];
   return html`<${Panel} id="dead" title="Dead letters" wide note=${data.items.length ? count(data.items.length, "event") : ""} sign=${data.items.length ? "bad" : "good"}>
+    ${error && html`<${ProblemNote} error=${error} retry=${reload} />`}
     ${data.items.length === 0 && html`<p class="hint">None. An event that a subscription fails to handle again and again is set aside here.</p>`}
     ${[...bySubscription].map(([name, rows]) => html`<div key=${name} class="letters"><div class="letters-head"><h3><${Text} value=${name} /></h3>
       ${may("admin") && html`<span class="buttons"><button type="button" class="small" disabled=${busy} onClick=${() => settle("retry", name)}>Retry all</button>

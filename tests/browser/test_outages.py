@@ -1,0 +1,94 @@
+"""While the server is away, and after a token has ended: what the console says, and what it keeps."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from scratchbus import Bus, McpIdentity, McpTokens
+from tests.browser.conftest import Opened, sign_in
+from tests.browser.serving import Served, serve
+
+pytestmark = pytest.mark.browser
+
+
+def test_a_dialog_signs_in_again_and_keeps_what_was_written(
+    open_console: Opened, served: Served, bus: Bus, tmp_path: Path
+) -> None:
+    """The dialog covers the banner, so it has one of its own; then the form can be sent again."""
+    tokens = McpTokens(tmp_path / "tokens.yaml")
+    first, second = (
+        tokens.add(name, McpIdentity.of(name), scopes=["read", "publish"]) for name in ("expires", "stays")
+    )
+    with serve(served.url, tokens=tmp_path / "tokens.yaml") as strict:
+        console = open_console(strict, sees_failures=True)
+        sign_in(console.window, first)
+        window = console.open("#/now?page=outages:token")
+        window.keyboard.press("a")
+        dialog = window.get_by_role("dialog")
+        dialog.get_by_label("Content").fill("half written")
+        tokens.revoke("expires")
+        dialog.get_by_role("button", name="Add").click()
+        expect(dialog.get_by_text("You are not signed in.")).to_be_visible()
+        expect(dialog.get_by_role("alert")).to_have_count(0)
+        dialog.get_by_label("Token").fill(second)
+        dialog.get_by_role("button", name="Sign in").click()
+        expect(dialog.get_by_role("alert")).to_have_text(re.compile("You were signed out. Send it again."))
+        expect(dialog.get_by_text("You are not signed in.")).to_have_count(0)
+        expect(dialog.get_by_label("Content")).to_have_value("half written")
+        dialog.get_by_role("button", name="Add").click()
+        console.expect_rows("half written")
+    assert [each.source for each in bus.page("outages:token").active()] == ["stays"]
+
+
+def test_a_form_sent_while_the_server_is_away_can_be_sent_again(open_console: Opened, served: Served) -> None:
+    """The dialog says why it was not sent, and keeps what was written."""
+    console = open_console(served, sees_failures=True)
+    window = console.open("#/now?page=outages:form")
+    window.keyboard.press("a")
+    dialog = window.get_by_role("dialog")
+    dialog.get_by_label("Content").fill("half written")
+    window.context.set_offline(True)
+    dialog.get_by_role("button", name="Add").click()
+    expect(dialog.get_by_text("The server does not answer.")).to_be_visible()
+    expect(dialog.get_by_role("alert")).to_contain_text("Not reached")
+    expect(dialog.get_by_role("alert")).to_contain_text("What you wrote stays here")
+    window.context.set_offline(False)
+    expect(dialog.get_by_text("The server does not answer.")).to_have_count(0)
+    dialog.get_by_role("button", name="Add").click()
+    console.expect_rows("half written")
+
+
+def test_the_banner_alone_says_that_the_server_is_away(open_console: Opened, served: Served) -> None:
+    """The parts of a view keep what they show, and do not repeat the banner."""
+    console = open_console(served, sees_failures=True)
+    window = console.open("#/operations")
+    expect(window.get_by_text("None. An event that a subscription fails to handle")).to_be_visible()
+    window.context.set_offline(True)
+    expect(window.get_by_text("The server does not answer.")).to_be_visible()
+    expect(window.locator("main [role=alert]")).to_have_count(0)
+    expect(window.get_by_text("None. An event that a subscription fails to handle")).to_be_visible()
+    window.context.set_offline(False)
+    expect(window.get_by_text("The server does not answer.")).to_have_count(0)
+    expect(window.locator("main [role=alert]")).to_have_count(0)
+
+
+@pytest.mark.parametrize("has_tokens", [False, True], ids=["key", "token"])
+def test_the_banner_names_what_signs_in(
+    open_console: Opened, served: Served, tmp_path: Path, *, has_tokens: bool
+) -> None:
+    """Only a server without a tokens file has printed an address with a key."""
+    tokens = tmp_path / "tokens.yaml" if has_tokens else None
+    if tokens is not None:
+        McpTokens(tokens).add("other", McpIdentity.of("other"), scopes=["read"])
+    with serve(served.url, tokens=tokens) as other:
+        window = open_console(other, sees_failures=True).window
+        window.context.clear_cookies()
+        window.goto("about:blank")
+        window.goto(other.origin)
+        banner = window.locator(".banner.signed-out")
+        expected = "Enter a token of this server." if has_tokens else "printed, which has its key, or enter the key."
+        expect(banner).to_contain_text(expected)
