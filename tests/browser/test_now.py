@@ -388,3 +388,12 @@ def test_forced_colours_show_what_is_selected(console: Console, bus: Bus) -> Non
     border_of = "each => getComputedStyle(each).borderBottomColor"
     current = window.locator("nav a[aria-current]").evaluate(border_of)
     assert window.locator("nav a", has_text="Story").evaluate(border_of) != current
+
+
+@pytest.mark.browser
+def test_an_empty_page_shows_a_command_for_this_bus(console: Console, served: Served) -> None:
+    """With the URL of the engine and the page, so that it adds here."""
+    window = console.open("#/now?page=now:command")
+    expect(window.locator(".empty pre")).to_have_text(
+        re.compile(rf"^scratchbus add risk_alert .* --page now:command --url \S*{served.url.partition('//')[2]}$")
+    )

@@ -1,6 +1,8 @@
 // Now: the page, by priority, live or at the moment shown.
 import { html, useMemo, useRef } from "../lib/base.js";
+import { get } from "../lib/api.js";
 import { useKeys } from "../lib/keys.js";
+import { useLoad } from "../lib/load.js";
 import { allStatuses } from "../lib/observation.js";
 import { fits, parseQuery, toggleTerm } from "../lib/query.js";
 import { go, param } from "../lib/route.js";
@@ -112,8 +114,12 @@ const COLUMNS = [
   { name: "age", title: "Age", cell: (row) => html`<${Age} at=${row.created_at} />` },
 ];
 
+/** Return options of the command line, those without a value left out. */
+const optionsOf = (values) => Object.entries(values).map(([name, value]) => (value ? ` --${name} ${/^[\w@%+=:,./-]+$/.test(value) ? value : `'${value.replaceAll("'", "'\\''")}'`}` : "")).join("");
+
 /** What to do on a page without rows. */
 function Nothing({ total }) {
+  const { data: status } = useLoad((signal) => get("/status", {}, { signal }), [], { isTimeless: true });
   if (total > 0 || query.value) {
     return html`<${Empty} title="Nothing fits the filter">
       <p>${total ? `${count(total, "observation")} on this page do not.` : "Closed observations are shown with status:all."}</p>
@@ -122,10 +128,11 @@ function Nothing({ total }) {
   if (isPast.value) {
     return html`<${Empty} title="The page was empty then"><p>Step on with <kbd>→</kbd>, or go back to live with <kbd>l</kbd>.</p><//>`;
   }
+  const options = optionsOf({ page: page.value === "main" ? "" : page.value, bus: status?.bus === "scratchbus" ? "" : status?.bus, url: status?.url.includes("***") ? "" : status?.url });
   const isNew = page.value !== "main" && arePagesLoaded.value && !pages.value.some(({ name }) => name === page.value);
   return html`<${Empty} title=${isNew ? `No page is called ${visible(page.value)} yet` : `Nothing is open on the page ${visible(page.value)}`}>
     <p>${isNew ? "It begins with its first observation." : "What daemons and agents add appears here by itself, the most urgent first."}</p>
     ${may("publish") && html`<p><button type="button" class="primary" onClick=${() => addObservation()}>Add an observation</button></p>`}
-    <p>From a shell:</p><pre>scratchbus add risk_alert "Card 4242 was used in two countries" --source me${page.value === "main" ? "" : ` --page ${page.value}`}</pre>
+    <p>From a shell:</p><pre><${Text} value=${`scratchbus add risk_alert "Card 4242 was used in two countries" --source me${options}`} /></pre>
     <p>${isNew ? html`<button type="button" onClick=${choosePage}>Choose another page</button>` : html`<button type="button" onClick=${() => setFilter("status:all")}>Show closed ones</button>`}</p><//>`;
 }
