@@ -355,3 +355,19 @@ def test_many_tags_leave_the_notes_in_sight_on_a_phone(open_console: Opened, ser
     window = open_console(served, width=360, height=740).open("#/memory?session=memory-tags")
     expect(window.locator(".note-tags .chip")).to_have_count(60)
     expect(window.locator(".note").first).to_be_in_viewport()
+
+
+@pytest.mark.browser
+def test_the_actions_on_notes_and_todo_items_name_what_they_change(console: Console, bus: Bus) -> None:
+    """Read out of context, as in a list of all buttons, they differ."""
+    notes = bus.notes("memory-names")
+    for content in ("The bank answers on Mondays only.", "x" * 100):
+        notes.add(content)
+    bus.todo("memory-names").write([{"id": "1", "content": "Ask the bank", "status": "pending"}])
+    window = console.open("#/memory?session=memory-names")
+    for verb in ("History of", "Correct", "Delete"):
+        for name in ("The bank answers on Mondays only.", f"{'x' * 60} …"):
+            expect(window.get_by_role("button", name=f"{verb} the note “{name}”", exact=True)).to_be_visible()
+    window = console.open("#/memory?session=memory-names&tab=todo")
+    for verb in ("Correct", "Delete"):
+        expect(window.get_by_role("button", name=f"{verb} Ask the bank", exact=True)).to_be_visible()

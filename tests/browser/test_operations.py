@@ -172,3 +172,13 @@ def test_the_editor_of_types_takes_the_focus_and_gives_it_back(console: Console)
     expect(window.get_by_label("The types as YAML")).to_be_focused()
     window.get_by_role("button", name="Close").press("Enter")
     expect(button).to_be_focused()
+
+
+@pytest.mark.browser
+def test_rows_of_operations_are_named_by_their_header(console: Console, bus: Bus) -> None:
+    """A screen reader says the name of the row with each of its cells."""
+    with bus.subscribe("operations-named"):
+        pass
+    window = console.open("#/operations")
+    for name in ("operations-named", "risk_alert", "0"):
+        expect(window.get_by_role("rowheader", name=name, exact=True)).to_be_visible()

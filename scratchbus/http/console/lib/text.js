@@ -39,6 +39,9 @@ function sign(character) {
   return code === 0x7f ? "DEL" : code.toString(16).toUpperCase().padStart(4, "0");
 }
 
+/** Return the beginning of a text, for the name of a control. */
+export const brief = (text, most = 60) => visible(text.length > most ? `${text.slice(0, most).trimEnd()} …` : text);
+
 /** Return "1 event", "2 events", "1,234 events". */
 export const count = (number, one, many = `${one}s`) => `${number.toLocaleString("en")} ${number === 1 ? one : many}`;
 

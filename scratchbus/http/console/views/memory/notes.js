@@ -4,7 +4,7 @@ import { useKeys } from "../../lib/keys.js";
 import { useLoad } from "../../lib/load.js";
 import { go, param } from "../../lib/route.js";
 import { may } from "../../lib/state.js";
-import { count, Text, visible } from "../../lib/text.js";
+import { brief, count, Text, visible } from "../../lib/text.js";
 import { isPast, positionOf } from "../../lib/time.js";
 import { Dialog, Field, openDialog } from "../../ui/dialog.js";
 import { Tags } from "../../ui/observation.js";
@@ -41,12 +41,13 @@ export function Notes({ session }) {
 }
 
 function Note({ note, session, canWrite }) {
+  const name = `the note “${brief(note.content)}”`;
   return html`<li class="note" id=${note.id}><p class="note-content" dir="auto"><${Text} value=${note.content} lines /></p>
     <div class="note-foot"><span class="tags"><${Tags} tags=${note.tags} /></span>
       <span class="quiet note-who"><${Text} value=${note.source} />, <${Age} at=${note.updated_at} /> ago${note.version > 1 ? `, version ${note.version}` : ""}</span>
-      <span class="note-actions"><button type="button" class="small" onClick=${() => openDialog((close) => html`<${History} session=${session} note=${note} onClose=${close} />`)}>History</button>
-        ${canWrite && html`<button type="button" class="small" onClick=${() => correct(session, note)}>Correct</button>
-        <button type="button" class="small danger" onClick=${() => remove(session, note)}>Delete</button>`}</span></div></li>`;
+      <span class="note-actions"><button type="button" class="small" aria-label="History of ${name}" onClick=${() => openDialog((close) => html`<${History} session=${session} note=${note} onClose=${close} />`)}>History</button>
+        ${canWrite && html`<button type="button" class="small" aria-label="Correct ${name}" onClick=${() => correct(session, note)}>Correct</button>
+        <button type="button" class="small danger" aria-label="Delete ${name}" onClick=${() => remove(session, note)}>Delete</button>`}</span></div></li>`;
 }
 
 const tagsOf = (text) => text.split(/[\s,]+/).filter(Boolean);

@@ -3,7 +3,7 @@ import { html, useRef } from "../../lib/base.js";
 import { path, write } from "../../lib/api.js";
 import { useLoad } from "../../lib/load.js";
 import { may } from "../../lib/state.js";
-import { Text, visible } from "../../lib/text.js";
+import { brief, Text, visible } from "../../lib/text.js";
 import { isPast } from "../../lib/time.js";
 import { Field } from "../../ui/dialog.js";
 import { Empty, Loading, messageOf, ProblemNote } from "../../ui/problem.js";
@@ -40,8 +40,8 @@ export function Todo({ session }) {
       ? html`<select aria-label="Status of ${visible(item.content)}" value=${item.status} onChange=${(event) => setStatus(item.id, event.target.value)}>${STATUSES.map(([name, sign, label]) => html`<option key=${name} value=${name} selected=${name === item.status}>${sign} ${label}</option>`)}</select>`
       : html`<span class="todo-status">${STATUSES.find(([name]) => name === item.status)?.slice(1).join(" ")}</span>`}
     <span class="todo-content" dir="auto"><${Text} value=${item.content} lines /></span>
-    ${canWrite && html`<span class="note-actions"><button type="button" class="small" onClick=${() => correct(session, item, newest)}>Correct</button>
-      <button type="button" class="small danger" aria-label="Delete ${visible(item.content)}" onClick=${() => remove(item.id)}>Delete</button></span>`}</li>`)}</ul>`;
+    ${canWrite && html`<span class="note-actions"><button type="button" class="small" aria-label="Correct ${brief(item.content)}" onClick=${() => correct(session, item, newest)}>Correct</button>
+      <button type="button" class="small danger" aria-label="Delete ${brief(item.content)}" onClick=${() => remove(item.id)}>Delete</button></span>`}</li>`)}</ul>`;
 }
 
 const correct = (session, item, newest) => openForm({ title: "Correct the item", label: "Save", done: "Corrected", values: { content: item.content },
@@ -60,7 +60,7 @@ export function Tasks({ session }) {
     <p><strong><${Text} value=${begun?.title ?? id} /></strong> <span class="status ${ended ? "" : "status-open"}">${ended ? "ended" : "going on"}</span></p>
     ${ended && html`<p class="note-content" dir="auto"><${Text} value=${ended.summary} lines /></p>`}
     <div class="note-foot"><span class="quiet">${begun && html`begun by <${Text} value=${begun.by} />, <${Moment} at=${begun.at} />`}${ended && html`; ended <${Moment} at=${ended.at} />`}</span>
-      ${canWrite && !ended && html`<span class="note-actions"><button type="button" class="small" onClick=${() => end(session, id, begun)}>End</button></span>`}</div></li>`)}</ul>`;
+      ${canWrite && !ended && html`<span class="note-actions"><button type="button" class="small" aria-label="End ${brief(begun?.title ?? id)}" onClick=${() => end(session, id, begun)}>End</button></span>`}</div></li>`)}</ul>`;
 }
 
 const end = (session, id, begun) => openForm({ title: `End “${visible(begun.title)}”`, label: "End the task", done: "Ended", values: { summary: "" },

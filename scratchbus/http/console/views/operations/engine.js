@@ -21,7 +21,7 @@ export function Shards({ shards }) {
   const lag = shards.reduce((sum, each) => sum + each.lag, 0);
   const wrong = shards.some(({ rejected, missing, foreign }) => rejected || missing || foreign);
   const columns = [
-    { title: "Shard", number: true, cell: (it) => it.shard },
+    { title: "Shard", names: true, number: true, cell: (it) => it.shard },
     { title: "Events", number: true, cell: (it) => number(it.events) },
     { title: "End", cell: (it) => html`<code title=${it.end}>${it.end}</code>` },
     { title: "Projector behind", number: true, cell: (it) => (it.lag ? html`<span class="behind">${number(it.lag)}</span> <small>${duration(it.lag_seconds * 1000)}</small>` : "0") },
@@ -46,7 +46,7 @@ export function Archive() {
     ${error && html`<${ProblemNote} error=${error} retry=${reload} />`}
     <${Facts} facts=${[["where", data.where]]} />
     ${data.logs.length > 0 && html`<${Grid} label="Archived logs" keyOf=${({ shard }) => shard} rows=${data.logs} columns=${[
-      { title: "Shard", number: true, cell: (it) => it.shard }, { title: "Segments", number: true, cell: (it) => number(it.segments) }, { title: "Events", number: true, cell: (it) => number(it.events) },
+      { title: "Shard", names: true, number: true, cell: (it) => it.shard }, { title: "Segments", number: true, cell: (it) => number(it.segments) }, { title: "Events", number: true, cell: (it) => number(it.events) },
       { title: "Erased", number: true, cell: (it) => number(it.erased) }, { title: "Size", number: true, cell: (it) => size(it.bytes) },
       { title: "From", cell: (it) => (it.first ? html`<code>${it.first}</code>` : "") }, { title: "To", cell: (it) => (it.last ? html`<code>${it.last}</code>` : "") }]} />`}
     ${data.logs.flatMap(({ problems }) => problems).map(({ file, problem }) => html`<p key=${file + problem} class="wrong"><code>${file}</code>: <${Text} value=${problem} /></p>`)}<//>`;

@@ -18,7 +18,7 @@ const filtersOf = ({ filters }) =>
 export function Subscriptions({ subscriptions, reload }) {
   const behind = subscriptions.filter(({ lag }) => lag > 0).length;
   const columns = [
-    { title: "Name", cell: (it) => html`<strong><${Text} value=${it.name} /></strong>${it.url && html` <small title=${visible(it.url)}>webhook</small>`}${it.dropped && html` <span class="status">dropped</span>`}` },
+    { title: "Name", names: true, cell: (it) => html`<strong><${Text} value=${it.name} /></strong>${it.url && html` <small title=${visible(it.url)}>webhook</small>`}${it.dropped && html` <span class="status">dropped</span>`}` },
     { title: "Lag", number: true, cell: (it) => (it.lag ? html`<span class="behind">${number(it.lag)}</span>` : "0") },
     { title: "For", number: true, cell: (it) => (it.lag ? duration(it.lag_seconds * 1000) : "") },
     { title: "Consumer", cell: (it) => it.holder ? html`<${Text} value=${it.holder} /> <small><${Countdown} until=${it.until} soon=${3000} over="lease over" fromNow /></small>` : html`<span class="quiet">nobody</span>` },
@@ -55,7 +55,7 @@ export function DeadLetters({ reload: reloadStatus }) {
   };
   const bySubscription = Map.groupBy(data.items, ({ subscription }) => subscription);
   const columns = (name) => [
-    { title: "Event", cell: (it) => html`<a href=${link({ q: `subject:${it.subject}`, page: it.page }, "log")}>${visible(it.kind)}</a> <small><code>${it.position}</code></small>` },
+    { title: "Event", names: true, cell: (it) => html`<a href=${link({ q: `subject:${it.subject}`, page: it.page }, "log")}>${visible(it.kind)}</a> <small><code>${it.position}</code></small>` },
     { title: "Page", cell: (it) => html`<${Text} value=${it.page} />` },
     { title: "Why", cell: (it) => html`<span class="reason"><${Text} value=${it.reason} /></span>` },
     { title: "Attempts", number: true, cell: (it) => it.attempts },

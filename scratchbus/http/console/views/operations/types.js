@@ -26,7 +26,7 @@ export function Types() {
   if (!data) return null;
   const columns = [
     { title: "Priority", cell: (it) => html`<${Priority} value=${it.priority} />` },
-    { title: "Type", cell: (it) => html`<strong><${Text} value=${it.name} /></strong>` },
+    { title: "Type", names: true, cell: (it) => html`<strong><${Text} value=${it.name} /></strong>` },
     { title: "What it says", cell: (it) => html`<span class="reason"><${Text} value=${it.description} /></span>` },
     { title: "Lives for", cell: (it) => it.default_ttl ?? html`<span class="quiet">as set</span>` },
     { title: "Owner", cell: (it) => it.default_owner && html`<${Text} value=${it.default_owner} />` },
