@@ -114,6 +114,48 @@ def test_enter_goes_from_the_filter_to_the_events(console: Console, bus: Bus) ->
 
 
 @pytest.mark.browser
+def test_escape_closes_suggestions_then_empties_the_filter(console: Console, bus: Bus) -> None:
+    """In the field; the arrow down shows the suggestions again."""
+    window = console.open("#/log")
+    field = window.get_by_role("combobox", name="Filter")
+    expect(field).to_be_visible()
+    window.keyboard.press("/")
+    window.keyboard.type("ki")
+    suggestions = window.get_by_role("listbox", name="Suggestions")
+    expect(suggestions).to_be_visible()
+    window.keyboard.press("Escape")
+    expect(suggestions).to_be_hidden()
+    expect(field).to_have_value("ki")
+    window.keyboard.press("ArrowDown")
+    expect(suggestions.get_by_role("option", name="kind:")).to_have_attribute("aria-selected", "true")
+    window.keyboard.press("Escape")
+    window.keyboard.press("Escape")
+    expect(field).to_have_value("")
+
+
+@pytest.mark.browser
+def test_escape_closes_expanded_events_then_clears_the_filter(console: Console, bus: Bus) -> None:
+    """Also from within an expanded event, whose row gets the focus back."""
+    for content in ("first", "second"):
+        bus.page("log:escape").add("observation", content)
+    window = console.open("#/log?q=page:log:escape")
+    console.expect_rows("second", "first")
+    first = window.get_by_role("row").filter(has_text="first").first
+    first.click()
+    window.get_by_role("row").filter(has_text="second").first.click()
+    expect(window.locator(".raw")).to_have_count(2)
+    window.locator(".raw").filter(has_text='"second"').get_by_role("button", name="Only this subject").focus()
+    window.keyboard.press("Escape")
+    expect(window.locator(".raw")).to_have_count(1)
+    expect(window.locator(".table-row").filter(has_text="second")).to_be_focused()
+    window.keyboard.press("Escape")
+    expect(window.locator(".raw")).to_have_count(0)
+    expect(window.get_by_role("combobox", name="Filter")).to_have_value("page:log:escape")
+    window.keyboard.press("Escape")
+    expect(window.get_by_role("combobox", name="Filter")).to_have_value("")
+
+
+@pytest.mark.browser
 def test_hostile_text_is_shown_as_text(console: Console, bus: Bus) -> None:
     """Markup, scripts, escape sequences and characters that reorder text are shown and have no effect."""
     hostile = "<img src=x onerror=alert(1)><script>alert(2)</script> \x1b[31mred \u202etfel"

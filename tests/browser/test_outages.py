@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 from scratchbus import Bus, McpIdentity, McpTokens
-from tests.browser.conftest import Opened, sign_in
+from tests.browser.conftest import Opened, settle, sign_in
 from tests.browser.serving import Served, serve
 
 pytestmark = pytest.mark.browser
@@ -92,3 +92,34 @@ def test_the_banner_names_what_signs_in(
         banner = window.locator(".banner.signed-out")
         expected = "Enter a token of this server." if has_tokens else "printed, which has its key, or enter the key."
         expect(banner).to_contain_text(expected)
+
+
+def test_the_log_keeps_its_place_and_its_pause_through_an_outage(
+    open_console: Opened, served: Served, bus: Bus
+) -> None:
+    """What came meanwhile is above what is shown, or waits while the log is paused."""
+    page = bus.page("outages:log")
+    for number in range(90):
+        page.add("observation", f"event {number}")
+    console = open_console(served, sees_failures=True)
+    window = console.open("#/log?q=page:outages:log")
+    body = window.locator(".table-body")
+    expect(window.get_by_role("row").filter(has_text="event 89")).to_be_visible()
+    body.evaluate("each => { each.scrollTop = 28 * 40; }")
+    row = window.locator(".table-row").filter(has_text="event 45")
+    row.click()
+    expect(window.locator(".raw")).to_be_visible()
+    top = row.evaluate("each => each.getBoundingClientRect().top")
+    window.keyboard.press("z")
+    with window.expect_response(lambda answer: answer.ok and "/events?last=500" in answer.url):
+        window.context.set_offline(True)
+        expect(window.get_by_text("The server does not answer.")).to_be_visible()
+        page.add("observation", "meanwhile")
+        window.context.set_offline(False)
+    expect(window.get_by_role("button", name="Go on, 1 new")).to_be_visible()
+    expect(window.locator(".raw")).to_be_visible()
+    window.keyboard.press("z")
+    expect(window.locator(".toolbar-count")).to_contain_text("91 ")
+    settle(window)
+    expect(window.locator(".raw")).to_be_visible()
+    assert abs(row.evaluate("each => each.getBoundingClientRect().top") - top) < 80  # the banner came and went

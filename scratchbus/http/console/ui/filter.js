@@ -29,11 +29,11 @@ export function Filter({ value, onValue, names, suggest, placeholder }) {
     input.current.focus();
   };
   const onKeyDown = (event) => {
-    if (event.key === "ArrowDown" && shown.length) setAt((at + 1) % shown.length);
+    if (event.key === "ArrowDown" && options.length) setOpen(true), setAt((at + 1) % Math.min(options.length, MAX_OPTIONS));
     else if (event.key === "ArrowUp" && shown.length) setAt((at - 1 + shown.length) % shown.length);
     else if (event.key === "Enter" && at >= 0 && shown[at]) take(shown[at]);
     else if (event.key === "Enter") return document.querySelector(".table-body [role=row][tabindex='0']")?.focus();
-    else if (event.key === "Escape" && shown.length && at >= 0) setAt(-1), setOpen(false);
+    else if (event.key === "Escape" && shown.length) setAt(-1), setOpen(false);
     else if (event.key === "Escape" && value) onValue("");
     else return undefined;
     event.preventDefault();

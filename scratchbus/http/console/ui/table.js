@@ -101,6 +101,7 @@ export function Table(props) {
       focus: () => moveTo(Math.max(0, activeIndex)),
       scrollToStart: () => (box.current.scrollTop = 0),
       current: () => rows[activeIndex],
+      hasFocus: () => box.current?.contains(document.activeElement) ?? false,
     };
   }
 

@@ -41,13 +41,20 @@ export default function Log() {
     if (!after.delete(keyOf(row))) after.add(keyOf(row));
     return after;
   });
+  const collapse = () => { // the row with the focus if it is expanded, else all
+    const row = table.current?.current();
+    const isIn = table.current?.hasFocus() ?? false;
+    setExpanded((before) => new Set(isIn && row && before.has(keyOf(row)) ? [...before].filter((each) => each !== keyOf(row)) : []));
+    if (isIn) table.current.focus();
+  };
   const pause = () => (paused.peek() ? resume() : go({ paused: "yes" }, { replace: true }));
   useKeys([
     { keys: "j", group: "This view", label: "Next row", run: () => table.current?.move(1) },
     { keys: "k", group: "This view", label: "Row before", run: () => table.current?.move(-1) },
     { keys: "z", group: "This view", label: "Pause, or go on", run: pause },
     { keys: "Home", group: "This view", label: "To the newest", run: () => table.current?.scrollToStart() },
-  ], [paused.value]);
+    { keys: "Escape", group: "This view", label: "Close what is expanded, then clear the filter", when: () => expanded.size > 0 || query.peek() !== "", run: () => (expanded.size > 0 ? collapse() : setFilter("")) },
+  ], [paused.value, expanded]);
 
   useEffect(() => { // a filter that few events fit looks further back by itself
     if (terms.length && rows.length < 50 && !atEnd) loadOlder();
@@ -57,7 +64,7 @@ export default function Log() {
   return html`<section class="log" aria-label="Events">
     <div class="toolbar">
       <${Filter} value=${query.value} onValue=${setFilter} names=${NAMES} placeholder="Filter: words, kind:, type:, page:, by:" suggest=${suggest} />
-      <span class="toolbar-count">${events.length > 0 || atStart ? countShown(rows.length, events.length, "event", !atStart) : ""}${isFull && "; go back in time for older ones"}</span>
+      <span class="toolbar-count" role="status" aria-live=${terms.length ? "polite" : "off"}>${events.length > 0 || atStart ? countShown(rows.length, events.length, "event", !atStart) : ""}${isFull && "; go back in time for older ones"}</span>
       ${!isPast.value && html`<button type="button" aria-pressed=${paused.value !== ""} title="Pause without losing an event (z)" onClick=${pause}>
         ${paused.value ? `Go on${waiting ? `, ${waiting.toLocaleString("en")} new` : ""}` : "Pause"}</button>`}
     </div>
@@ -99,6 +106,7 @@ function useEventList() {
   const [state, setState] = useState({ error: null, atStart: false });
   const busy = useRef(false);
   const generation = useRef(0);
+  const begun = useRef(epoch.peek());
 
   const add = (fresh) => {
     const known = new Set(list.peek().slice(0, 2 * STEP).map(keyOf));
@@ -128,6 +136,27 @@ function useEventList() {
     }
     busy.current = false;
   };
+  /** After an outage: take what came meanwhile. Load again if the log is another one, or too much came. */
+  const refresh = async () => {
+    const before = list.peek();
+    const mine = generation.current;
+    if (!before.length) return reload();
+    try {
+      const at = moment.peek();
+      const { items } = await get("/events", { last: STEP, before: at ? beyond(at) : undefined });
+      if (mine !== generation.current) return undefined;
+      const found = new Set(items.map(keyOf));
+      const recent = items.length ? before.filter((each) => newestFirst(each, items[0]) <= 0) : [];
+      if (!recent.length || !recent.every((each) => found.has(keyOf(each)))) return reload();
+      arrive(items);
+      setState((state) => ({ ...state, error: null }));
+    } catch (error) {
+      if (mine !== generation.current) return undefined;
+      if ([403, 404].includes(error.status)) return reload(); // nothing may stay
+      setState((state) => ({ ...state, error }));
+    }
+    return undefined;
+  };
   const reload = () => {
     generation.current++;
     busy.current = false;
@@ -136,12 +165,15 @@ function useEventList() {
     setState({ error: null, atStart: false });
     return loadOlder();
   };
-  useEffect(() => void reload(), [moment.value, epoch.value]);
-  useEffect(() => onEvents((events) => {
-    if (isPast.peek()) return;
-    if (paused.peek()) waiting.value = [...waiting.peek(), ...events].slice(-MAX_EVENTS);
-    else add(events);
-  }), []);
+  const arrive = (events) => {
+    if (!paused.peek()) return add(events);
+    const known = new Set([...list.peek().slice(0, 2 * STEP), ...waiting.peek().slice(-2 * STEP)].map(keyOf));
+    waiting.value = [...waiting.peek(), ...events.filter((each) => !known.has(keyOf(each)))].slice(-MAX_EVENTS);
+    return undefined;
+  };
+  useEffect(() => void reload(), [moment.value]);
+  useEffect(() => void (epoch.value !== begun.current && refresh()), [epoch.value]);
+  useEffect(() => onEvents((events) => isPast.peek() || arrive(events)), []);
   const resume = () => {
     add(waiting.peek());
     waiting.value = [];
