@@ -27,6 +27,7 @@ def test_a_dialog_signs_in_again_and_keeps_what_was_written(
         console = open_console(strict, sees_failures=True)
         sign_in(console.window, first)
         window = console.open("#/now?page=outages:token")
+        window.wait_for_selector(".slider")
         window.keyboard.press("a")
         dialog = window.get_by_role("dialog")
         dialog.get_by_label("Content").fill("half written")
@@ -92,6 +93,7 @@ def test_the_banner_names_what_signs_in(
         banner = window.locator(".banner.signed-out")
         expected = "Enter a token of this server." if has_tokens else "printed, which has its key, or enter the key."
         expect(banner).to_contain_text(expected)
+        window.goto("about:blank")  # before the server ends, of which it may still load parts
 
 
 def test_the_log_keeps_its_place_and_its_pause_through_an_outage(
