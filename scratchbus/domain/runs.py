@@ -82,8 +82,9 @@ def record_exception(run: RunRecord, error: BaseException) -> None:
     """Record the exception that ended a run, with the innermost frames of its traceback, innermost first."""
     frames = traceback.extract_tb(error.__traceback__)[::-1][:_FRAMES]
     lines = [f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in frames]
-    run.step("error", message=str(error), backtrace=lines)
-    run.outcome, run.summary = EXCEPTION, f"Agent encountered an error: {str(error) or type(error).__name__}"
+    message = plain_text(error)
+    run.step("error", message=message, backtrace=lines)
+    run.outcome, run.summary = EXCEPTION, f"Agent encountered an error: {message or type(error).__name__}"
 
 
 def record_reply(run: RunRecord, reply: ScratchpadReply) -> None:
@@ -96,7 +97,7 @@ def record_reply(run: RunRecord, reply: ScratchpadReply) -> None:
 
 def prompt_of(run: RunRecord) -> str:
     """Return the prompt at the end of a run."""
-    return end_of_run_prompt(_plain(run.task), _plain(run.outcome), _plain(run.summary), run.steps)
+    return end_of_run_prompt(plain_text(run.task), plain_text(run.outcome), plain_text(run.summary), run.steps)
 
 
 def event_fields(run: RunRecord) -> dict[str, Any]:
@@ -110,10 +111,10 @@ def event_fields(run: RunRecord) -> dict[str, Any]:
 
 
 def _text(value: object) -> str:
-    return _plain(value)[:MAX_CHARACTERS]
+    return plain_text(value)[:MAX_CHARACTERS]
 
 
-def _plain(value: object) -> str:
+def plain_text(value: object) -> str:
     """Return any value as a text that can be encoded in UTF-8."""
     try:
         text = str(value)

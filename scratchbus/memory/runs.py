@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Self
 
 from scratchbus.domain.digest import derived_event_id
-from scratchbus.domain.runs import RunRecord, prompt_of, record_exception, record_reply
+from scratchbus.domain.runs import RunRecord, plain_text, prompt_of, record_exception, record_reply
 from scratchbus.domain.runs import ScratchpadReply as Reply
 from scratchbus.domain.values import check_event_id
 from scratchbus.errors import InvalidField, shown
@@ -69,5 +69,5 @@ class Run(RunRecord):
         try:
             reply = self._ask(prompt_of(self))
         except Exception as problem:
-            return Reply(error=f"{type(problem).__name__}: {problem}")
+            return Reply(error=f"{type(problem).__name__}: {plain_text(problem)}")
         return self._scratchpad.accept_reply(reply, event_id=self._reply_id)

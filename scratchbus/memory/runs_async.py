@@ -7,7 +7,7 @@ from inspect import isawaitable
 from typing import Self
 
 from scratchbus.domain.digest import derived_event_id
-from scratchbus.domain.runs import RunRecord, prompt_of, record_exception, record_reply
+from scratchbus.domain.runs import RunRecord, plain_text, prompt_of, record_exception, record_reply
 from scratchbus.domain.runs import ScratchpadReply as Reply
 from scratchbus.domain.values import check_event_id
 from scratchbus.errors import InvalidField, shown
@@ -72,5 +72,5 @@ class AsyncRun(RunRecord):
                 reply = await reply
             # end
         except Exception as problem:
-            return Reply(error=f"{type(problem).__name__}: {problem}")
+            return Reply(error=f"{type(problem).__name__}: {plain_text(problem)}")
         return await self._scratchpad.accept_reply(reply, event_id=self._reply_id)

@@ -134,6 +134,20 @@ def test_an_exception_is_raised_again_when_the_model_fails(bus):
     assert names(run) == ["error", "scratchpad_update_failed"]
 
 
+class Silent(Exception):
+    def __str__(self):
+        raise ValueError("no text")
+
+
+def test_exceptions_whose_text_fails_neither_hide_the_error_nor_fail_the_run(bus):
+    with bus.run("analyst", "Count the beans", ask=Model(Silent("asked"))) as run:
+        pass
+    assert run.steps == [("scratchpad_update_failed", {"error": "Silent: Silent('asked')"})]
+    with pytest.raises(Silent), bus.run("analyst", "Count the beans", ask=Model()) as run:
+        raise Silent("worked")
+    assert run.summary == "Agent encountered an error: Silent('worked')"
+
+
 def test_a_run_without_an_outcome_is_completed(bus, model):
     with bus.run("analyst", "Count the beans", ask=model):
         pass

@@ -18,6 +18,11 @@ def deep(levels):
     deep(levels - 1)
 
 
+class Silent(Exception):
+    def __str__(self):
+        raise ValueError("no text")
+
+
 def names(record):
     return [step.name for step in record.steps]
 
@@ -69,6 +74,12 @@ def test_an_exception_records_five_lines_of_its_traceback(record):
 def test_an_exception_without_a_message_is_named_by_its_class(record):
     record_exception(record, KeyError())
     assert record.summary == "Agent encountered an error: KeyError"
+
+
+def test_an_exception_whose_text_fails_is_shown_by_its_repr(record):
+    record_exception(record, Silent("odd"))
+    assert record.summary == "Agent encountered an error: Silent('odd')"
+    assert record.steps[-1].details == {"message": "Silent('odd')", "backtrace": []}
 
 
 def test_a_scratchpad_update_records_a_hundred_characters(record):
