@@ -35,15 +35,19 @@ def test_default_statuses_have_their_classes():
 
 @pytest.mark.parametrize("method", ["class_of", "allowed_from", "sources_of"])
 def test_an_unknown_status_error_lists_the_statuses(method):
-    with pytest.raises(InvalidField, match="use one of: active, archived, pending_review, resolved"):
+    with pytest.raises(InvalidField, match="use one of: active, archived, pending_review, resolved") as refused:
         getattr(DEFAULT, method)("done")
+    assert refused.value.field == "status"
 
 
 def test_a_lifecycle_is_immutable():
+    statuses: dict[str, StatusClass] = {"new": "open", "done": "closed", ARCHIVED: "final"}
     transitions = {"new": frozenset({"done"})}
-    lifecycle = Lifecycle("ticket", {"new": "open", "done": "closed", ARCHIVED: "final"}, ("new",), transitions)
+    lifecycle = Lifecycle("ticket", statuses, ("new",), transitions)
     transitions["done"] = frozenset({"new"})
+    statuses["done"] = "open"
     assert lifecycle.allowed_from("done") == frozenset()
+    assert lifecycle.class_of("done") == "closed"
     with pytest.raises(TypeError):
         lifecycle.statuses["new"] = "final"  # that is the point
 
@@ -55,6 +59,12 @@ def test_same_table_ignores_the_name():
     assert renamed.same_table(DEFAULT)
     assert not renamed.same_table(Lifecycle("less", DEFAULT.statuses, ("active",), DEFAULT.transitions))
     assert not renamed.same_table(Lifecycle("less", DEFAULT.statuses, DEFAULT.initial, {}))
+
+
+@pytest.mark.parametrize("changes", [{"resolved": "open"}, {"waiting": "open"}])
+def test_a_table_with_another_status_or_class_is_not_the_same(changes):
+    statuses = {**DEFAULT.statuses, **changes}
+    assert not DEFAULT.same_table(Lifecycle("default", statuses, DEFAULT.initial, DEFAULT.transitions))
 
 
 def test_the_default_lifecycle_can_always_close():

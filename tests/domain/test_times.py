@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from scratchbus.domain.position import BusPosition, Position
-from scratchbus.domain.time_checks import as_future, as_time, as_when
-from scratchbus.domain.times import read_moment
+from scratchbus.domain.time_checks import as_future, as_time, as_when, check_end
+from scratchbus.domain.times import NamedMoment, read_moment
 from scratchbus.domain.values import duration_ms
 from scratchbus.errors import InvalidField, InvalidPosition, InvalidTTL
 
@@ -29,7 +29,10 @@ def test_durations_have_many_notations(text: str, seconds: float):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "h", "soon", "2 x", "2h30", "h2", "2h and", "2h,", "-2h", "P", "PT", "P1M", "P1Y", "P1DT", "1..5h", "PT1"]
+    [
+        "", "h", "soon", "2 x", "2h30", "h2", "2h and", "2h,", "-2h", "P", "PT", "P1M", "P1Y", "P1DT", "1..5h", "PT1",
+        "1.2.3",
+    ],
 )  # fmt: skip
 def test_an_invalid_duration_is_refused(text: str):
     with pytest.raises(InvalidTTL):
@@ -86,6 +89,36 @@ def test_an_invalid_moment_error_shows_valid_ones(text: str):
 def test_iso_8601_without_a_zone_is_utc():
     assert as_time("since", "2026-01-31T12:00:00+01:00") == datetime(2026, 1, 31, 11, tzinfo=UTC)
     assert as_time("since", "2026-01-31 12:00") == datetime(2026, 1, 31, 12, tzinfo=UTC)
+
+
+def test_a_time_is_rounded_down_to_the_millisecond():
+    given = datetime(2026, 1, 31, 12, 0, 0, 123_999, tzinfo=UTC)
+    assert as_time("since", given) == datetime(2026, 1, 31, 12, 0, 0, 123_000, tzinfo=UTC)
+
+
+def test_a_time_before_1970_or_beyond_the_calendar_is_refused():
+    assert as_time("since", "1970-01-01") == datetime(1970, 1, 1, tzinfo=UTC)
+    with pytest.raises(InvalidField, match=r"since: 1969-12-31T23:59:59\+00:00 is before 1970"):
+        as_time("since", "1969-12-31T23:59:59")
+    with pytest.raises(InvalidField, match=r"since: .* is beyond the years 1 to 9999"):
+        as_time("since", "9999-12-31T23:00:00-05:00")
+    with pytest.raises(InvalidField, match="since: 5 is not a time"):
+        as_time("since", 5)
+
+
+def test_a_time_given_as_a_text_keeps_it_unless_it_is_iso_8601():
+    named = as_future("not_before", "in 2h")
+    assert isinstance(named, NamedMoment)
+    assert named.text == "in 2h"
+    again = as_time("not_before", named)
+    assert (type(again), again) == (datetime, named)
+    assert type(as_time("since", " 2026-01-31T12:00:00Z ")) is datetime
+
+
+def test_an_end_may_be_a_second_ago_at_most():
+    assert check_end(NOW - timedelta(milliseconds=999), NOW) == NOW - timedelta(milliseconds=999)
+    with pytest.raises(InvalidTTL, match=r"expires_at: .* is in the past; give a later time"):
+        check_end(NOW - timedelta(seconds=1), NOW)
 
 
 def test_as_when_accepts_positions_and_moments():
