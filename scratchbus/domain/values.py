@@ -140,7 +140,7 @@ def check_id(id: object, field: str = "id") -> str:
     """Return the observation id if it is a ULID. Raises InvalidId."""
     if isinstance(id, str):
         try:
-            return str(ulid.ULID.from_str(id.upper()))
+            return str(ulid.ULID.from_str(id))
         except ValueError:
             pass
     raise InvalidId(f"{field}: {shown(id)} is not an observation id; ids are ULIDs of 26 characters")

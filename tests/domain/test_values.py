@@ -3,6 +3,7 @@
 import math
 import string
 from datetime import timedelta
+from http import HTTPStatus
 
 import pytest
 from hypothesis import given
@@ -15,10 +16,16 @@ from scratchbus.domain.values import (
     check_id,
     check_page,
     check_source,
+    check_whole,
     delay_ms,
     duration_ms,
+    duration_seconds,
     duration_text,
     is_type_name,
+    page_of_agent,
+    page_of_scope,
+    page_of_session,
+    page_of_store,
 )
 from scratchbus.errors import InvalidField, InvalidId, InvalidName, InvalidSource, InvalidTTL
 
@@ -30,6 +37,7 @@ DURATIONS = {
     "1.5h": 5_400_000,
     "7d": 604_800_000,
     "1w": 604_800_000,
+    "36500d": 36_500 * 86_400_000,
     " 2H ": 7_200_000,
     "30": 30_000,
     "0.5": 500,
@@ -114,10 +122,44 @@ def test_page_names_can_have_colons_but_bus_names_cannot():
         assert check_page(name) == check_bus(name) == name
 
 
+def test_a_missing_source_error_says_where_to_give_it():
+    hint = r" \(pass source=, or Bus.connect\(source=…\)\)$"
+    for value, field in ((None, "source"), ("a b", "source"), (None, "by")):
+        with pytest.raises(InvalidSource, match=hint):
+            check_source(value, field)
+    with pytest.raises(InvalidSource, match=r"^by: 'a b' is not a valid name; .* starting with a letter or digit$"):
+        check_source("a b", "by")
+
+
+@pytest.mark.parametrize(
+    ("page_of", "prefix", "maximum"),
+    [
+        (page_of_session, "session:", 120),
+        (page_of_agent, "agent:", 120),
+        (page_of_scope, "knowledge:", 118),
+        (page_of_store, "store:", 120),
+    ],
+)
+def test_a_name_of_memory_is_part_of_a_page_name(page_of, prefix, maximum):
+    assert page_of("a" * maximum) == check_page(prefix + "a" * maximum)
+    for wrong in ("", "a b", "a" * (maximum + 1), None, 5):
+        with pytest.raises(InvalidName, match=f"is not a name; use 1–{maximum} letters"):
+            page_of(wrong)
+
+
+def test_seconds_of_a_duration_may_be_a_fraction_or_infinite():
+    assert duration_seconds("250ms", "timeout") == 0.25
+    assert duration_seconds("never", "timeout") == math.inf
+
+
 def test_an_id_is_a_ulid_in_any_case():
     id = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
     assert check_id(id) == check_id(id.lower()) == id
-    for wrong in ("", id[:-1], id + "A", "8" + id[1:], id[:-1] + "U", id[:-1] + "é", None, 5, b"x"):
+    short = id.replace("SV", "")
+    for wrong in (
+        "", id[:-1], id + "A", "8" + id[1:], id[:-1] + "U", id[:-1] + "é", id.replace("S", "\u017f"), f"{short}\xdf",
+        None, 5, b"x",
+    ):  # fmt: skip
         with pytest.raises(InvalidId, match="ids are ULIDs of 26 characters"):
             check_id(wrong)
 
@@ -125,6 +167,23 @@ def test_an_id_is_a_ulid_in_any_case():
 @given(st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), min_size=1, max_size=200))
 def test_an_event_id_is_any_printable_ascii_without_spaces(text):
     assert check_event_id(text) == text
+
+
+@pytest.mark.parametrize("text", ["", "a b", "a\n", "é", "x" * 201, None, 5, b"x"])
+def test_any_other_event_id_is_refused(text):
+    with pytest.raises(InvalidId, match=r"event_id: .* is not an event id; use 1–200 printable ASCII"):
+        check_event_id(text)
+
+
+@pytest.mark.parametrize("value", [0, 11, True, 1.0, "1", None, [], 10**5_000], ids=lambda value: type(value).__name__)
+def test_a_whole_number_has_bounds_and_is_no_other_kind_of_number(value):
+    assert [check_whole("limit", each, 1, 10) for each in (1, 10)] == [1, 10]
+    with pytest.raises(InvalidField, match=r"limit: .* is not a whole number from 1 to 10; use fewer$"):
+        check_whole("limit", value, 1, 10, advice="use fewer")
+
+
+def test_a_whole_number_of_a_subclass_becomes_plain():
+    assert type(check_whole("limit", HTTPStatus.OK)) is int
 
 
 @given(st.floats(0, 1) | st.integers(0, 1))
