@@ -36,7 +36,8 @@ def whole_id(log: Log, page: str, id: str) -> Step[str]:
         raise InvalidId(f"id: {shown(id)} is not an id")
     if is_remembered(id.strip()):
         return id.strip()
-    text = id.strip().upper()
+    text = id.strip()
+    text = text.upper() if text.isascii() else text
     if len(text) >= ULID_LENGTH:
         return check_id(text)
     if not _SHORT.fullmatch(text):

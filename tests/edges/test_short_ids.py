@@ -26,6 +26,13 @@ def test_the_end_of_an_id_identifies_it_in_any_case(fake: Bus, length: int):
     assert _resolve(fake, f" {id[-length:].lower()} ") == id
 
 
+@pytest.mark.parametrize("length", [6, 25])
+def test_a_long_s_is_not_read_as_an_s(fake: Bus, length: int):
+    for text in ("\u017f" * length, "0" + "\u017f" * length):
+        with pytest.raises(InvalidId):
+            _resolve(fake, text)
+
+
 @pytest.mark.real
 def test_a_real_engine_finds_a_short_id_among_thousands(bus: Bus):
     items = [NewObservation(type="observation", content="x", status="pending_review") for _ in range(1_000)]
