@@ -10,7 +10,6 @@ from scratchbus.domain.position import Position
 from scratchbus.domain.registry import Registry
 from scratchbus.domain.registry_yaml import parse_registry
 from scratchbus.domain.time_checks import as_when
-from scratchbus.domain.values import millis
 from scratchbus.engine.steps import Step
 from scratchbus.errors import ArchiveError, PositionLost
 from scratchbus.eventlog.bus_log import Log
@@ -63,7 +62,7 @@ def _pages_of_shard(core: Core, when: When, checkpoint: Checkpoint, open_filter:
         rows = yield from past.reads.search(open_filter, None, None)
         rows = [each for each in rows if each.status_class == "open"]
         if rows or folded or page in unfolded:
-            claimed = sum(each.claim is not None and millis(each.claim.until) > past.cut.ms for each in rows)
+            claimed = sum(each.claim is not None for each in rows)
             found.append(PageStatus(page=page, open=len(rows), claimed=claimed))
     return found
 

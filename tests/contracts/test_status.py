@@ -13,6 +13,7 @@ from scratchbus.readmodel.status.bus_status import MAX_PAGES
 from scratchbus.timetravel import past_pages
 from tests.engines import ONE
 from tests.inspection import project, send
+from tests.past_pages import WAYS, only
 from tests.waiting import eventually
 
 
@@ -142,6 +143,18 @@ def test_pages_are_listed_as_of_a_position(bus):
     assert bus.pages(first.created_at - timedelta(minutes=1)) == []
     with pytest.raises(InvalidPosition):
         bus.pages(first.created_at + timedelta(days=365))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_pages_of_the_past_do_not_count_claims_that_had_ended(bus, page, clock, way):
+    held = page.add("observation", "x")
+    page.claim(held.id, ttl="30s")
+    begun = clock.now
+    clock.advance("1h")
+    page.add("observation", "y")
+    with only(way):
+        listed = [bus.pages(begun + timedelta(seconds=seconds)) for seconds in (29, 30)]
+    assert [[(each.open, each.claimed) for each in pages] for pages in listed] == [[(1, 1)], [(1, 0)]]
 
 
 def test_pages_of_the_past_are_listed_during_a_rebuild(connect, bus, page, monkeypatch):
