@@ -168,11 +168,13 @@ def test_position_on_another_shard_counts_by_its_time(connect, clock):
     here.add("observation", "before")
     clock.advance("1m")
     elsewhere = there.add("observation", "elsewhere")
+    whole = bus.position()
     clock.advance("1m")
     here.add("observation", "after")
-    past = here.as_of(elsewhere.position)
-    assert contents(past.list()) == ["before"]
-    assert past.at == elsewhere.created_at
+    for when in (elsewhere.position, whole):
+        past = here.as_of(when)
+        assert contents(past.list()) == ["before"]
+        assert past.at == elsewhere.created_at
     assert contents(here.as_of(bus.position()).list()) == ["after", "before"]
 
 
@@ -222,7 +224,10 @@ def test_invalid_and_future_times_are_refused(bus, page, clock):
             page.as_of(when)
     with pytest.raises(InvalidPosition, match="is in the future; the engine has"):
         page.as_of(clock.now + timedelta(minutes=1))
-    assert contents(page.as_of(clock.now + timedelta(milliseconds=900)).list()) == ["x"], "tolerates clock skew"
+    skewed = page.as_of(clock.now + timedelta(seconds=1))
+    assert (contents(skewed.list()), skewed.at) == (["x"], clock.now), "tolerates clock skew"
+    with pytest.raises(InvalidPosition, match="is in the future"):
+        page.as_of(clock.now + timedelta(milliseconds=1_001))
 
 
 def test_position_of_another_bus_is_refused(bus, page):

@@ -94,6 +94,7 @@ def test_an_invalid_status_is_pending_on_create_ignored_on_merge(status):
 
 def test_status_and_id_are_normalized():
     assert shown(write([], [{"id": 4, "content": " x ", "status": " In_Progress "}])) == [("4", "x", "in_progress")]
+    assert shown(write(PLAN, [{"id": " 3 ", "content": "x"}], merge=True))[2] == ("3", "x", "pending")
 
 
 @pytest.mark.parametrize(
@@ -109,6 +110,7 @@ def test_status_and_id_are_normalized():
         ([{"id": True, "content": "x"}], "todos[0].id", "printable"),
         ([{"id": "a\nb", "content": "x"}], "todos[0].id", "printable"),
         ([{"id": "x" * 1_000, "content": "x"}], "todos[0].id", "printable"),
+        ([{"id": 10**5_000, "content": "x"}], "todos[0].id", "a huge number must be"),
         ([{"id": "1"}], "todos", "is new and has no content; say what to do"),
         ([{"id": "1", "content": " \n"}], "todos", "has no content"),
         ([{"id": "1", "content": ["x"]}], "todos[0].content", "is not a text"),
