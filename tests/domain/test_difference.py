@@ -25,12 +25,20 @@ def test_positions_are_not_compared():
 
 def test_differences_are_in_order_of_addition():
     before, after = (
-        [observation("c", 3), observation("a", 1)],
+        [observation("e", 5), observation("c", 3), observation("a", 1)],
         [observation("d", 4), observation("b", 2), observation("c", 3, status="resolved")],
     )
     assert summary(before, after) == [
-        ("gone", "a", ()), ("added", "b", ()), ("changed", "c", ("status",)), ("added", "d", ()),
+        ("gone", "a", ()), ("added", "b", ()), ("changed", "c", ("status",)), ("added", "d", ()), ("gone", "e", ()),
     ]  # fmt: skip
+
+
+def test_a_difference_has_the_observation_on_each_side():
+    gone, old, new, added = (
+        observation("a"), observation("b", 2), observation("b", 2, status="resolved"), observation("c", 3),
+    )  # fmt: skip
+    sides = [(each.before, each.after) for each in differences([gone, old], [new, added])]
+    assert sides == [(gone, None), (old, new), (None, added)]
 
 
 def test_changes_have_the_old_and_new_value_of_each_field():

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scratchbus.domain.position import START, BusPosition, Position
+from scratchbus.domain.position import START, BusPosition, Position, in_time
 from scratchbus.domain.values import millis, moment
 from scratchbus.errors import InvalidPosition
 
@@ -36,6 +36,19 @@ def test_the_text_names_any_shard_but_the_first():
 def test_an_invalid_position_is_refused(text):
     with pytest.raises(InvalidPosition, match="write it as <ms>-<seq>"):
         Position.parse(text)
+
+
+@pytest.mark.parametrize("text", [None, 5, b"1-2", "1-2,x", ""])
+def test_an_invalid_position_of_a_bus_is_refused(text):
+    with pytest.raises(InvalidPosition, match="is not a position"):
+        BusPosition.parse(text)
+
+
+def test_positions_of_several_shards_are_sorted_by_time():
+    given = [Position(2, 1, 1), Position(1, 9, 1), Position(2, 5), Position(2, 4), Position(1, 3)]
+    assert sorted(given, key=in_time) == [
+        Position(1, 3), Position(1, 9, 1), Position(2, 4), Position(2, 5), Position(2, 1, 1),
+    ]  # fmt: skip
 
 
 def test_positions_compare_as_integers():

@@ -17,7 +17,17 @@ def test_the_shipped_file_is_valid():
     assert found.find("needed by").name == "needed_by"
     assert found.find("requires").name == "depends_on"
     assert found.find(SAME_AS).relation.symmetric
+    assert found.read("runs_on").relation.is_single
+    assert found.read("needed_by") == found.find(" Needed by ")
     assert not found.read("gone").relation.is_single
+    assert found.knows("Needed by")
+    assert not found.knows("gone")
+
+
+@pytest.mark.parametrize(("text", "is_single"), [("values: one", True), ("values: many", False), ("{}", False)])
+def test_a_subject_has_one_value_or_many(text: str, is_single: bool):
+    found = parse_relations(f"relations:\n  uses:\n    {text}", "r.yaml")
+    assert found.find("uses").relation.is_single == is_single
 
 
 def test_an_unknown_relation_error_names_the_nearest():
@@ -47,6 +57,7 @@ def test_an_unknown_relation_error_names_the_nearest():
         ("relations:\n  same_as: {}", 2, "which is built in"),
         ("relations:\n  uses: {}\n  needs:\n    aliases: [wants, uses]", 4, "already a name of a relation, of 'uses'"),
         ("relations:\n  uses: {inverse: uses}", 2, "already a name"),
+        ("relations:\n  uses: {}\n  needs:\n    inverse: uses", 4, "already a name of a relation, of 'uses'"),
         ("relations:\n  knows:\n    symmetric: true\n    inverse: known_by", 4, "its own inverse"),
         ("relations:\n  uses: {}\n  uses: {}", 3, "is given twice"),
         ("relations: ]", 1, "not YAML"),

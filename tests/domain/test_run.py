@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from scratchbus.domain.position import Position
 from scratchbus.domain.runs import RunRecord, ScratchpadReply, event_fields, prompt_of, record_exception, record_reply
 
 
@@ -42,6 +43,8 @@ def test_done_records_the_summary(record):
     record.done("42 beans")
     assert (record.outcome, record.summary) == ("completed", "42 beans")
     assert record.steps == [("done", {"message": "42 beans"})]
+    record.done()
+    assert record.summary == "Task completed"
 
 
 def test_error_records_the_reason(record):
@@ -69,6 +72,17 @@ def test_an_exception_records_five_lines_of_its_traceback(record):
     assert details["message"] == "too deep"
     assert len(details["backtrace"]) == 5
     assert all(line.endswith("in deep") and "test_run.py:" in line for line in details["backtrace"])
+
+
+def test_a_short_traceback_is_recorded_innermost_first(record):
+    with pytest.raises(ValueError, match="too deep") as raised:
+        deep(1)
+    record_exception(record, raised.value)
+    assert record.steps[-1].name == "error"
+    lines = record.steps[-1].details["backtrace"]
+    assert [line.split(" in ")[1] for line in lines] == ["deep", "deep", raised.traceback[0].name]
+    numbers = [int(line.split(" in ")[0].rpartition(":")[2]) for line in lines]
+    assert numbers == [entry.lineno + 1 for entry in reversed(raised.traceback)]
 
 
 def test_an_exception_without_a_message_is_named_by_its_class(record):
@@ -121,3 +135,13 @@ def test_a_run_record_is_limited_in_size(record):
     assert (len(kept["task"]), len(kept["steps"])) == (1_000, 500)
     assert kept["steps"][0] == {"name": "look", "details": {"at": 505}}
     assert all(len(json.dumps(step, ensure_ascii=False).encode()) < 1_200 for step in kept["steps"])
+
+
+def test_details_are_recorded_as_json_or_as_a_text(record):
+    record.step("plain", at=Position(5, 7), of=Silent, by=("a", None), half="\ud800")
+    record.step("nan", of=float("nan"))
+    record.step("keys", of={("a", 1): 2})
+    record.step("huge", of=10**5_000)
+    plain, *others = (step["details"] for step in event_fields(record)["steps"])
+    assert plain == {"at": [5, 7, 0], "of": str(Silent), "by": ["a", None], "half": "?"}
+    assert others == [{"cut": "{'of': nan}"}, {"cut": "{'of': {('a', 1): 2}}"}, {"cut": "a dict"}]
