@@ -28,7 +28,7 @@ _NO_PLURALS: Final = ("ss", "us", "is")
 def check_key(key: object) -> str:
     """Return a key: one line of up to 200 characters with a letter or digit, with runs of blanks made single."""
     text = check_text("key", key)
-    if "\n" in text.strip() or visible(text) != text.replace("\t", "    "):
+    if visible(text) != text.replace("\t", "    "):
         raise InvalidField("key", f"{shown(text)} is not one line of visible text; use a few words, as `quotes in JS`")
     text = " ".join(text.split())
     if not meaning_of(text):

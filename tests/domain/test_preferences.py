@@ -51,11 +51,21 @@ def test_different_keys_stay_distinct(one: str, other: str):
     assert meaning_of(one) != meaning_of(other)
 
 
-@pytest.mark.parametrize("key", ["", "  ", "...", "a\nb", "a\x1b[2J", "a**b", "a\u200bb", 5, None])
+@pytest.mark.parametrize(
+    "key", ["", "  ", "...", "a\nb", "a\n", "a\x1b[2J", "a**b", "on scratchbus:preferences", "a\u200bb", 5, None]
+)
 def test_an_invalid_key_is_refused(key: object):
     with pytest.raises(InvalidField) as refused:
         check_key(key)
     assert refused.value.field == "key"
+
+
+def test_blanks_of_a_key_become_single_spaces():
+    assert check_key(" quotes \t in  JS ") == "quotes in JS"
+
+
+def test_a_text_has_plain_line_ends_and_no_blanks_at_them():
+    assert check_preference("\n one \r\n\r\ttwo\t\r") == "one\n\n\ttwo"
 
 
 def test_keys_and_texts_have_length_limits():
