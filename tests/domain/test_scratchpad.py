@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scratchbus.domain.scratchpad import MAX_CONTENT, check_content, end_of_run_prompt, parse_reply, section
+from scratchbus.domain.scratchpad import MAX_CONTENT, check_content, end_of_run_prompt, parse_reply, section, whoami
 from scratchbus.errors import InvalidField, TooLarge
 
 
@@ -31,6 +31,27 @@ def test_the_prompt_summarizes_the_run():
         "**Summary**: There are {42}.\n"
         "**Steps taken**: 7\n"
     )
+
+
+def test_the_prompt_leaves_out_an_unknown_number_of_steps():
+    assert "\n**Summary**: s\n\nPlease update" in end_of_run_prompt("t", "error", "s")
+    for none in (0, []):
+        assert "\n**Summary**: s\n**Steps taken**: 0\n\nPlease" in end_of_run_prompt("t", "error", "s", none)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("task", 7), ("task", "\ud800"), ("outcome", None), ("summary", b"x"), ("steps", -1), ("steps", True)],
+)
+def test_the_prompt_refuses_invalid_arguments(field, value):
+    with pytest.raises(InvalidField) as refused:
+        end_of_run_prompt(**{"task": "t", "outcome": "error", "summary": "s", field: value})
+    assert refused.value.field == field
+
+
+def test_an_introduction_has_the_scratchpad_of_a_subagent_alone():
+    assert whoami("bo", "person", None) == "You are bo, a person."
+    assert whoami("bo", "subagent", "x") == "You are bo, a subagent.\n\n## Your Scratchpad\n\nx"
 
 
 def test_the_prompt_is_the_specified_text_with_one_addition():
@@ -168,5 +189,6 @@ def test_blank_content_becomes_empty():
 
 @pytest.mark.parametrize("content", [None, 7, b"x", "\ud800"])
 def test_content_must_be_valid_text(content):
-    with pytest.raises(InvalidField):
+    with pytest.raises(InvalidField) as refused:
         check_content(content)
+    assert refused.value.field == "scratchpad"
