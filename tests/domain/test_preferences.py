@@ -35,6 +35,7 @@ def by_subject(*found: Preference) -> dict[str, Preference]:
         ("COMMIT_MESSAGES", "commit  message"),
         ("libraries", "library"),
         ("Boxes", "box"),
+        ("keys", "key"),
         ("quotes in JS", "Quote in js!"),
         ("naïve", "nai\u0308ve"),
     ],
@@ -45,7 +46,14 @@ def test_equivalent_keys_are_one_key(one: str, other: str):
 
 @pytest.mark.parametrize(
     ("one", "other"),
-    [("C++ style", "C style"), ("C# style", "C style"), ("status", "statu"), ("class", "clas"), ("a b", "b a")],
+    [
+        ("C++ style", "C style"),
+        ("C# style", "C style"),
+        ("status", "statu"),
+        ("gas", "ga"),
+        ("class", "clas"),
+        ("a b", "b a"),
+    ],
 )
 def test_different_keys_stay_distinct(one: str, other: str):
     assert meaning_of(one) != meaning_of(other)

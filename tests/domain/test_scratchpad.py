@@ -33,10 +33,11 @@ def test_the_prompt_summarizes_the_run():
     )
 
 
-def test_the_prompt_leaves_out_an_unknown_number_of_steps():
-    assert "\n**Summary**: s\n\nPlease update" in end_of_run_prompt("t", "error", "s")
-    for none in (0, []):
-        assert "\n**Summary**: s\n**Steps taken**: 0\n\nPlease" in end_of_run_prompt("t", "error", "s", none)
+@pytest.mark.parametrize(
+    ("steps", "line"), [(None, ""), (0, "**Steps taken**: 0\n"), ([], "**Steps taken**: 0\n")], ids=repr
+)
+def test_the_prompt_leaves_out_an_unknown_number_of_steps(steps, line):
+    assert f"\n**Summary**: s\n{line}\nPlease update" in end_of_run_prompt("t", "error", "s", steps)
 
 
 @pytest.mark.parametrize(
