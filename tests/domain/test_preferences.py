@@ -59,6 +59,10 @@ def test_different_keys_stay_distinct(one: str, other: str):
     assert meaning_of(one) != meaning_of(other)
 
 
+def test_the_subject_of_a_stored_preference_never_changes():
+    assert subject_of(PREFIX, "Quotes in JS") == "preference_52c7bb68ca9e3088"
+
+
 @pytest.mark.parametrize(
     "key", ["", "  ", "...", "a\nb", "a\n", "a\x1b[2J", "a**b", "on scratchbus:preferences", "a\u200bb", 5, None]
 )
@@ -125,6 +129,15 @@ def test_the_order_and_the_line_ends_of_a_file_are_kept():
     assert after.index("- **b**") < after.index("- **a**") < after.index("- **c**")
     assert after.startswith(f"# Rules\r\n{BEGIN}\r\n")
     assert after.endswith(f"{END}\r\nend")
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_a_new_section_has_the_line_ends_of_the_file(newline: str):
+    before = newline.join(["# Rules", "", "Be kind.", ""])
+    after = replaced(before, find_section(before, PREFIX), "ada", None, by_subject(preference("a", "first")))
+    assert after.startswith(before + newline + BEGIN + newline)
+    assert after.endswith(END + newline)
+    assert not {"\r", "\n"} & set(after.replace(newline, ""))
 
 
 @pytest.mark.parametrize(
