@@ -102,3 +102,22 @@ def test_as_of_without_a_source_omits_its_relations(connect):
     assert [motive.id for motive in later.trace("goal").motives] == [calm.id]
     with pytest.raises(NotFound):
         later.trace("panic")
+
+
+def test_actions_of_an_observation_that_did_not_rest_on_it_are_absent(connect):
+    seen, guessed = connect("eyes").page(), connect("rumour").page()
+    ground = on(seen, "ground")
+    other = seen.add("observation", "other", dedupe_key="k")
+    guessed.add("observation", "other", dedupe_key="k", evidence=[ground.id])
+    linked = seen.link(other.id, "goal")
+    assert seen.as_of(linked.position).consequences(ground.id).actions == ["goal"]
+    without = seen.as_of(linked.position, ["rumour"]).consequences(ground.id)
+    assert (without.observations.keys(), without.actions) == ({ground.id}, [])
+
+
+def test_observations_that_rest_on_each_other_are_consequences_of_each_other(bus):
+    page = bus.page()
+    one = page.add("observation", "one", dedupe_key="k")
+    two = on(page, "two", one)
+    page.add("observation", "one", dedupe_key="k", evidence=[two.id])
+    assert page.as_of(bus.position()).consequences(one.id).observations.keys() == {one.id, two.id}
