@@ -29,6 +29,13 @@ def lease() -> subscription_state.SubscriptionLease:
     return subscription_state.SubscriptionLease(KEYS, "name", "token", "who", 1)
 
 
+def removal() -> Step[Any]:
+    """Remove a subscription, whose state has been read."""
+    conversation = subscription_state.remove(KEYS, "name")
+    conversation.send(None)
+    conversation.send((yield conversation.send([[b"cursor", b"1-1"]])))
+
+
 CONVERSATIONS: dict[str, Callable[[], Step[Any]]] = {
     "trim: take": lambda: archiving().take(),
     "trim: floor": lambda: archiving().raise_floor("o", POSITION, "id"),
@@ -40,7 +47,7 @@ CONVERSATIONS: dict[str, Callable[[], Step[Any]]] = {
     "rebuild: switch": lambda: rebuild_lease.RebuildLease(KEYS, "token", 2, 1).switch(),
     "subscription: keep": lambda: lease().keep([subscription_state.CursorEnd(POSITION, "id")], ""),
     "subscription: take": lambda: lease().take("{}", "1-1"),
-    "subscription: remove": lambda: subscription_state.remove(KEYS, "name"),
+    "subscription: remove": removal,
     "import: take": lambda: staging.Staging(KEYS).take(),
     "import: switch": lambda: staging.Staging(KEYS).switch("", "1-1|x"),
 }
