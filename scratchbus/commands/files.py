@@ -20,6 +20,7 @@ from scratchbus.commands.held_lock import WhileLocked
 from scratchbus.commands.memory import edit
 from scratchbus.commands.memory_edit import MemoryEdit, is_retry
 from scratchbus.commands.memory_reads import read_memory
+from scratchbus.commands.repeatable import repeatable
 from scratchbus.commands.scratch_directory import FileOnDisk, ScratchDirectory, name_of, names_in, session_of
 from scratchbus.commands.sessions import get_session, has_ended
 from scratchbus.domain.checks import bytes_of
@@ -165,6 +166,10 @@ def listed(documents: Mapping[str, Document]) -> list[ScratchFile]:
 
 def sync(core: Core, root: str) -> Step[list[ScratchFile]]:
     """List the files on disk: append events for files that others wrote or deleted, then evict."""
+    return (yield from repeatable(core, page_of_session(root), _sync(core, root)))
+
+
+def _sync(core: Core, root: str) -> Step[list[ScratchFile]]:
     page = page_of_session(root)
     yield from _check_open(core, root)
     with (yield from take_lock(core, root)) as lock:
@@ -213,7 +218,7 @@ def _evict_session(core: Core, session: str) -> Step[int]:
     try:
         with (yield from take_lock(core, session)) as lock:
             if not is_over:
-                return (yield from _evict(core, session, lock))
+                return (yield from repeatable(core, page_of_session(session), _evict(core, session, lock)))
             if keep_ms is None:
                 return 0
             discard = partial(directory(core, session).discard, time.time() - keep_ms / 1000)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 from scratchbus.commands.copied_errors import copied
 from scratchbus.commands.execution import Occasion, nth_suffix
 from scratchbus.commands.memory_reads import fresh_memory
+from scratchbus.commands.repeatable import repeatable
 from scratchbus.domain.checks import check_own_event_id
 from scratchbus.domain.event import Event
 from scratchbus.domain.events import AnyEvent
@@ -127,6 +128,10 @@ def use(core: Core, page: str, items: Iterable[StoreItem], event_id: str | None 
 
 def sweep(core: Core, page: str) -> Step[int]:
     """Delete the expired items; return how many. An item that was put or used meanwhile stays."""
+    return (yield from repeatable(core, page, _sweep(core, page)))
+
+
+def _sweep(core: Core, page: str) -> Step[int]:
     cached = yield from fresh_memory(core, core.items, page)
     now = yield from read_clock(core.log.shard(page))
     with cached.lock:

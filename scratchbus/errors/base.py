@@ -9,6 +9,8 @@ from reprlib import Repr
 MAX_SHOWN = 80
 """The most characters of a value that a message shows."""
 
+_REPEAT = "; some of its writes may be in the log: repeat the call"
+
 _short = Repr()
 _short.maxstring = _short.maxother = _short.maxlong = MAX_SHOWN
 _short.maxlevel = 2
@@ -19,12 +21,13 @@ class ScratchbusError(Exception):
 
     An error of the engine, the log or the archive, or a closed bus, describes the write it interrupted: `event_id` is
     the id to retry with, `position` is None unless the write is in the log, and `fence` is set if the write was a
-    claim.
+    claim. With `is_repeatable` the operation takes no event id, and continues when it is called again.
     """
 
     event_id: str | None = None
     position: tuple[int, ...] | None = None
     fence: int | None = None
+    is_repeatable: bool = False
     advice: str = ""
 
     def __str__(self) -> str:
@@ -36,9 +39,18 @@ class ScratchbusError(Exception):
 
     def written(self, event_id: str, position: tuple[int, ...], fence: int | None) -> None:
         """Add to the message that the write is in the log, and how to get its result."""
+        if self.is_repeatable:
+            self.position, self.advice = position, _REPEAT
+            return
         self.event_id, self.position, self.fence = event_id, position, fence
         proof = "" if fence is None else f" with fence {fence}"
         self.advice = f"; the write is in the log at {position}{proof}: retry it with event_id={event_id!r}"
+
+    def repeatable(self) -> None:
+        """Advise to repeat the call, not to retry it with an event id."""
+        self.is_repeatable, self.event_id = True, None
+        if self.advice:
+            self.advice = _REPEAT
 
 
 def shown(value: object) -> str:

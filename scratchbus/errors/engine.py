@@ -51,13 +51,14 @@ class NotReplicated(EngineError):
     """The server has the write, but fewer replicas confirmed it than `ack=replica` requires."""
 
     def __init__(self, copies: int, wanted: int, event_id: str | None = None) -> None:
-        super().__init__(
-            f"written, but confirmed by only {copies} of {wanted} replicas; check that they are up, and retry with"
-            f" event_id={event_id!r} to wait again"
-        )
+        super().__init__(f"written, but confirmed by only {copies} of {wanted} replicas; check that they are up")
         self.event_id = event_id
         self.copies = copies
         self.wanted = wanted
+
+    def __str__(self) -> str:
+        retry = "repeat the call" if self.event_id is None else f"retry with event_id={self.event_id!r}"
+        return f"{self.args[0]}, and {retry} to wait again"
 
 
 class EngineForbidden(EngineError):

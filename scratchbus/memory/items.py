@@ -58,7 +58,7 @@ class Items(PageMemory):
         return self._do(items.use, used, event_id)
 
     def sweep(self) -> int:
-        """Delete expired items, which reads already leave out; return how many."""
+        """Delete expired items, which reads already leave out; return how many. After an error, call it again."""
         return self._do(items.sweep)
 
     def history(self, namespace: Sequence[str], key: str) -> list[AnyEvent]:

@@ -56,7 +56,7 @@ class AsyncItems(AsyncPageMemory):
         return await self._do(items.use, used, event_id)
 
     async def sweep(self) -> int:
-        """Delete expired items, which reads already leave out; return how many."""
+        """Delete expired items, which reads already leave out; return how many. After an error, call it again."""
         return await self._do(items.sweep)
 
     async def history(self, namespace: Sequence[str], key: str) -> list[AnyEvent]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from scratchbus.commands import preferences
+from scratchbus.commands.repeatable import repeatable
 from scratchbus.commands.replaced_files import replace_unchanged_file
 from scratchbus.domain.memories import Preference
 from scratchbus.domain.preference_file import FileChange, FileSection, SyncedAt, find_section, merge, replaced
@@ -46,6 +47,10 @@ class Synced(NamedTuple):
 
 def sync(core: Core, page: str, file: Path | str) -> Step[Synced]:
     """See `AsyncPreferences.sync`."""
+    return (yield from repeatable(core, page, _sync(core, page, file)))
+
+
+def _sync(core: Core, page: str, file: Path | str) -> Step[Synced]:
     if not isinstance(file, Path | str):
         raise InvalidField("file", f"{shown(file)} is not a path")
     path = Path(file)

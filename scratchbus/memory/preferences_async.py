@@ -84,7 +84,7 @@ class AsyncPreferences(AsyncPageMemory):
         written to the bus, and the other way round. If both changed the same preference, the file wins, and the version
         of the bus stays in the history. A link to a file in the same directory is followed. Raises InvalidField for a
         file that cannot be read or written, a link to elsewhere, or a section that is not a list of preferences; then
-        neither side has changed.
+        neither side has changed. After an error of the engine, call it again.
         """
         return await self._do(preference_sync.sync, file)
 

@@ -1,0 +1,111 @@
+"""A write that too few replicas confirm says how to do it again, and that does what is left, once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scratchbus import Bus
+from scratchbus.engine.steps import Call
+from scratchbus.errors import NotReplicated
+from tests.faults.interposing import Send, interposed
+from tests.faults.operations import SUBJECT, are_of_kinds
+from tests.faults.servers import Server
+from tests.faults.writing import WRITES
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture
+def direct(shared_server: Server, bus_name: str) -> Iterator[Bus]:
+    """Another client, which waits for no replicas."""
+    with Bus.connect(shared_server.url, source="other", bus=bus_name, max_observations=10_000) as bus:
+        yield bus
+
+
+@pytest.fixture
+def bus(shared_server: Server, direct: Bus, tmp_path: Path) -> Iterator[Bus]:
+    """A client that waits 10 ms for a replica; there is none."""
+    settings: dict[str, Any] = {**SUBJECT, "ack": "replica", "max_observations": 10_000, "home": tmp_path}
+    with Bus.connect(shared_server.url, bus=direct.core.log.bus, **settings) as bus:
+        bus.core.log.replica_ms = 10
+        yield bus
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_a_retry_with_the_event_id_of_an_unconfirmed_write_writes_once(name: str, bus: Bus, direct: Bus) -> None:
+    writing = WRITES[name]
+    arguments, before = writing.prepare(direct), direct.position()
+    with pytest.raises(NotReplicated) as caught:
+        writing.act(bus, *arguments, event_id=None)
+    first = next(event for event in direct.events(after=before) if event.by == "subject")
+    assert caught.value.event_id == first.id
+    assert f"retry with event_id={first.id!r}" in str(caught.value)
+    with pytest.raises(NotReplicated) as again:
+        writing.act(bus, *arguments, event_id=first.id)
+    assert again.value.event_id == first.id
+    with Bus.connect(bus.core.settings.url, **SUBJECT, bus=direct.core.log.bus, max_observations=10_000) as confirmed:
+        writing.act(confirmed, *arguments, event_id=first.id)
+    kinds = [event.kind for event in direct.events(after=before) if event.by == "subject"]
+    assert are_of_kinds(kinds, writing.kinds), kinds
+
+
+def sweep_items(bus: Bus, directory: Path) -> Callable[[Bus], object]:
+    bus.items().put(("a",), "k", {}, ttl=1)
+    eventually(lambda: bus.items().read().get(("a",), "k") is None)
+    return lambda bus: bus.items().sweep()
+
+
+def sync_preferences(bus: Bus, directory: Path) -> Callable[[Bus], object]:
+    file = directory / "AGENTS.md"
+    bus.preferences("ada").remember("quotes", "double")
+    bus.preferences("ada").sync(file)
+    file.write_text(file.read_text("utf-8").replace("double", "single"), "utf-8")
+    return lambda bus: bus.preferences("ada").sync(file)
+
+
+def sync_files(bus: Bus, directory: Path) -> Callable[[Bus], object]:
+    (bus.files("s").path() / "a").write_text("a")
+    return lambda bus: bus.files("s").sync()
+
+
+def evict_files(bus: Bus, directory: Path) -> Callable[[Bus], object]:
+    bus.files("s").write("a", b"a")
+
+    def evict(bus: Bus) -> object:
+        bus.core.settings = bus.core.settings.model_copy(update={"keep_files": "1ms"})
+        return bus.evict_files()
+
+    return evict
+
+
+@pytest.mark.parametrize("prepare", [sweep_items, sync_preferences, sync_files, evict_files])
+def test_an_unconfirmed_operation_without_an_event_id_waits_again_when_it_is_called_again(
+    prepare: Callable[[Bus, Path], Callable[[Bus], object]], shared_server: Server, bus: Bus, tmp_path: Path
+) -> None:
+    name = bus.core.log.bus
+    with Bus.connect(shared_server.url, bus=name, home=tmp_path) as other:
+        act = prepare(other, tmp_path)
+        before = other.position()
+        for _ in range(2):
+            with pytest.raises(NotReplicated, match="repeat the call to wait again") as caught:
+                act(bus)
+            assert caught.value.event_id is None
+        assert len(list(other.events(after=before))) == 1
+        asked: list[Call] = []
+
+        def confirm(call: Call, send: Send) -> list[Any]:
+            *replies, last = send()
+            if call.commands[-1][0] == "WAIT":
+                asked.append(call)
+                last = 1
+            return [*replies, last]
+
+        with interposed(bus, confirm):
+            act(bus)
+        assert asked
+        assert len(list(other.events(after=before))) == 1
