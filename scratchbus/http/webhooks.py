@@ -17,8 +17,9 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from hashlib import sha256
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from string import punctuation
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import httpcore2
 from pydantic_core import to_json
@@ -110,6 +111,27 @@ def signature(webhook: Webhook, id: str, timestamp: int, content: bytes) -> str:
     """Return the signature of a delivery."""
     signed = b"%b.%d.%b" % (id.encode(), timestamp, content)
     return f"v1,{base64.b64encode(hmac.digest(webhook.key, signed, sha256)).decode()}"
+
+
+def _request(webhook: Webhook, event: Event, bus: str) -> tuple[dict[bytes | str, bytes | str], bytes]:
+    """Return the headers and the content of a delivery."""
+    content = to_json(cloud_event(event, bus))
+    id, timestamp = _header(event.id), int(time.time())
+    headers: dict[bytes | str, bytes | str] = {
+        "Content-Type": CLOUD_EVENT,
+        "User-Agent": "scratchbus",
+        "webhook-id": id,
+        "webhook-timestamp": str(timestamp),
+        "webhook-signature": signature(webhook, id, timestamp, content),
+    }
+    if event.traceparent is not None:
+        headers["traceparent"] = _header(event.traceparent)
+    return headers, content
+
+
+def _header(text: str) -> str:
+    """Return a text as the value of a header: all but printable ASCII, which other writers may use, in percent code."""
+    return quote(text, safe=punctuation)
 
 
 class CheckedNetwork(httpcore2.AsyncNetworkBackend):
@@ -231,17 +253,10 @@ class Webhooks:
 
     async def _send(self, webhook: Webhook, event: Event, bus: str) -> str | None:
         """Send an event; return why that failed, None if it did not."""
-        content = to_json(cloud_event(event, bus))
-        timestamp = int(time.time())
-        headers: dict[bytes | str, bytes | str] = {
-            "Content-Type": CLOUD_EVENT,
-            "User-Agent": "scratchbus",
-            "webhook-id": event.id,
-            "webhook-timestamp": str(timestamp),
-            "webhook-signature": signature(webhook, event.id, timestamp, content),
-        }
-        if event.traceparent is not None:
-            headers["traceparent"] = event.traceparent
+        try:
+            headers, content = _request(webhook, event, bus)
+        except Exception as problem:  # it would fail each time
+            return f"{type(problem).__name__}: the event cannot be encoded, or its signature not made"
         try:
             async with asyncio.timeout(TIMEOUT):
                 async with self._pool.stream("POST", webhook.url, headers=headers, content=content) as answer:

@@ -20,6 +20,7 @@ from cloudevents.core.formats.json import JSONFormat
 from cloudevents.core.v1.event import CloudEvent
 
 from scratchbus import AsyncBus, Bus, Webhook, because, new_webhook_secret
+from scratchbus.engine.steps import ask
 from scratchbus.errors import EngineUnreachable
 from scratchbus.http import webhooks
 from scratchbus.http.server import Server
@@ -155,6 +156,28 @@ async def test_a_failed_delivery_is_retried_before_later_events(bus, embedded_ur
     assert len(ids) == 4
     assert len(set(ids[:3])) == 1
     assert [event["data"]["content"] for event in receiver.events] == ["0", "1"]
+
+
+async def test_an_event_whose_id_is_not_ascii_is_delivered_signed(bus, embedded_url):
+    receiver = Receiver()
+    bus.page().add("observation", "x")
+    (event,) = bus.events()
+    with receiving(receiver) as url:
+        sender = Webhooks(Server(cast(Any, None), {"url": embedded_url}, allow_private_webhooks=True))
+        for id in ("größe 1", "a\n b%-9"):
+            failure = await sender._send(Webhook("hook", url, SECRET), event.placed(id=id), "b")
+            assert failure is None
+    assert [headers["webhook-id"] for headers, _ in receiver.requests] == ["gr%C3%B6%C3%9Fe%201", "a%0A%20b%-9"]
+    assert [each["id"] for each in receiver.events] == ["größe 1", "a\n b%-9"]
+
+
+async def test_a_dead_letter_says_that_a_delivery_could_not_be_signed(bus, embedded_url):
+    bus.declare_subscription("hook", url="http://127.0.0.1:9/in", secret=SECRET, max_attempts=1)
+    bus.converse(ask(0, "HSET", bus.core.log.keys(0).subscription("hook"), "secret", "whsec_x"))
+    async with delivering(bus, embedded_url):
+        bus.page().add("observation", "x")
+        await until(lambda: bus.dead_letters("hook"))
+    assert "its signature not made" in bus.dead_letters("hook")[0].reason
 
 
 @pytest.mark.slow
