@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from scratchbus.domain.position import BusPosition, Position
 from scratchbus.domain.values import moment
-from scratchbus.engine.steps import Step, ask, ask_all
+from scratchbus.engine.steps import Step, ask, ask_all, batches
 from scratchbus.errors import LeaseLost, NotFound, PositionLost, SubscriptionHeld, SubscriptionMismatch
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.cursor import Cursor, cursors
@@ -19,6 +19,7 @@ from scratchbus.eventlog.keys import ShardKeys
 from scratchbus.eventlog.raw_entries import texts_of
 from scratchbus.eventlog.subscription_script import run_script, subscription_script
 
+_TAKEN_AT_ONCE = 1_000  # dead letters in one call of the script, during which the engine does nothing else
 _EVENT_ID = re.compile(r"[!-~]{1,1000}")
 
 
@@ -202,11 +203,14 @@ def drop(keys: ShardKeys, name: str, positions: list[str]) -> Step[int]:
 
 
 def _take_dead_letters(keys: ShardKeys, name: str, operation: str, positions: list[str]) -> Step[int]:
-    match (yield from run_script(keys, name, operation, *positions, token=token_hex(8))):
-        case [int(count)]:
-            return count
-        case reply:
-            raise subscription_script.unknown(reply)
+    taken = 0
+    for batch in batches(positions, _TAKEN_AT_ONCE):
+        match (yield from run_script(keys, name, operation, *batch, token=token_hex(8))):
+            case [int(count)]:
+                taken += count
+            case reply:
+                raise subscription_script.unknown(reply)
+    return taken
 
 
 def drop_if_erased(keys: ShardKeys, name: str, position: str) -> Step[None]:

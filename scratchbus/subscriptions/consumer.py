@@ -30,7 +30,6 @@ from scratchbus.eventlog.reader import read
 from scratchbus.eventlog.subscription_state import CursorEnd, HeldByOther, SubscriptionLease, open_cursors, origins_of
 from scratchbus.eventlog.tail import Feed, TailCursor
 from scratchbus.readmodel.scope import Core
-from scratchbus.subscriptions.dead_letters import read_redeliveries
 from scratchbus.subscriptions.delivery_state import DeliveryState
 from scratchbus.subscriptions.event_filters import Filters, Tags
 from scratchbus.subscriptions.options import Terms, check_attempts, check_name, retry_seconds, start_position
@@ -100,7 +99,7 @@ class Consumer:
                 yield from self.write(window)
             if window.tails is None:
                 yield from self._open(window)
-            if window.redeliveries and not window.pending:
+            if window.has_redeliveries and not window.pending:
                 yield from self._read_redeliveries(window)
             if not window.has_next and not (yield from self._read(window)):
                 return NAP
@@ -291,9 +290,7 @@ class Consumer:
         return window.has_next or not is_end
 
     def _read_redeliveries(self, window: DeliveryWindow) -> Step[None]:
-        """Enqueue the dead letters to deliver again."""
-        items, missing = yield from read_redeliveries(self._core, self.name)
-        for dead_letter in missing:
-            window.set_aside(dead_letter)
-        window.enqueue_first(items)
+        """Enqueue the next dead letters to deliver again."""
+        items, missing = yield from window.again.read(self._core, self.name, window.queued_redeliveries())
+        window.enqueue_first(items, missing)
         window.redeliveries = 0

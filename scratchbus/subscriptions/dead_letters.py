@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Self
 
@@ -11,12 +12,12 @@ from pydantic import BaseModel
 from scratchbus.domain.event import Event
 from scratchbus.domain.position import Position, in_time
 from scratchbus.domain.quoting import encodable
-from scratchbus.engine.steps import Step, ask
+from scratchbus.engine.steps import Step, ask, batches
 from scratchbus.errors import ArchiveDamaged, ArchiveForeign, InvalidPosition, NotFound, PositionLost, shown
 from scratchbus.eventlog.below_floor import entries_at
 from scratchbus.eventlog.keys import ShardKeys
 from scratchbus.eventlog.log_entry import LogEntry
-from scratchbus.eventlog.raw_entries import texts_of
+from scratchbus.eventlog.raw_entries import RawEntry, entry_position, texts_of
 from scratchbus.eventlog.subscription_state import deliver_again, drop, names, read_hash, removed
 from scratchbus.readmodel.scope import Core
 from scratchbus.subscriptions.options import check_name
@@ -27,6 +28,9 @@ logger = stderr_logger()
 
 UNREADABLE = (PositionLost, ArchiveDamaged, ArchiveForeign)
 """Errors that keep one archived event from being read, until someone sets or repairs the archive."""
+
+READ_AT_ONCE = 100
+"""The most dead letters whose events are read at once."""
 
 Positions = Position | str | Iterable[Position | str] | None
 """One position, several, or None for all."""
@@ -96,12 +100,14 @@ def retry_dead_letters(core: Core, name: str, positions: Positions) -> Step[int]
     """
     keys = core.log.keys(0)
     chosen = yield from _chosen_positions(keys, name, positions)
-    for position in chosen:
-        if (yield from find_entry(core, position)) is None:
-            raise PositionLost(
-                f"the event at {position} is no longer in the log and cannot be delivered again;"
-                f" drop its dead letter: `scratchbus dead-letters drop {name} {position}`"
-            )
+    for batch in batches(chosen, READ_AT_ONCE):
+        found = yield from _find_entries(core, batch)
+        for position in batch:
+            if position not in found:
+                raise PositionLost(
+                    f"the event at {position} is no longer in the log and cannot be delivered again;"
+                    f" drop its dead letter: `scratchbus dead-letters drop {name} {position}`"
+                )
     return (yield from deliver_again(keys, name, chosen)) if chosen else 0
 
 
@@ -112,27 +118,41 @@ def drop_dead_letters(core: Core, name: str, positions: Positions) -> Step[int]:
     return (yield from drop(keys, name, chosen)) if chosen else 0
 
 
-def find_entry(core: Core, position: str) -> Step[Sequence[bytes] | None]:
+def find_entry(core: Core, position: str) -> Step[RawEntry | None]:
     """Return the log entry at a position, or None. Raises an error of UNREADABLE if it was archived."""
     found = yield from entries_at(core.log, [Position.parse(position)])
     return found[0] if found else None
 
 
-def read_redeliveries(core: Core, name: str, limit: int | None = None) -> Step[tuple[list[LogEntry], list[DeadLetter]]]:
-    """Return the dead letters to deliver again, at most `limit`, and those whose events are gone or archived elsewhere.
+def _find_entries(core: Core, positions: Sequence[str]) -> Step[dict[str, RawEntry]]:
+    """Return the log entries at these positions, without missing ones. Raises an error of UNREADABLE."""
+    by_shard: dict[int, list[Position]] = {}
+    for position in map(Position.parse, positions):
+        by_shard.setdefault(position.shard, []).append(position)
+    found: dict[str, RawEntry] = {}
+    for shard, wanted in by_shard.items():
+        for entry in (yield from entries_at(core.log, wanted)):
+            found[str(entry_position(entry, shard))] = entry
+    return found
 
-    Dead letters after these are not read.
-    """
-    key = core.log.keys(0).again(name)
+
+def positions_to_redeliver(core: Core, name: str) -> Step[list[str]]:
+    """Return the positions of the dead letters to deliver again, oldest event first."""
+    return sorted(texts_of((yield from ask(0, "HKEYS", core.log.keys(0).again(name)))), key=by_time)
+
+
+def read_redeliveries(core: Core, name: str, positions: Sequence[str]) -> Step[tuple[list[LogEntry], list[DeadLetter]]]:
+    """Return the dead letters to deliver again at these positions, and those whose events are gone or unreadable."""
     items: list[LogEntry] = []
     missing: list[DeadLetter] = []
-    for position in sorted(texts_of((yield from ask(0, "HKEYS", key))), key=by_time):
-        if limit is not None and len(items) >= limit:
-            break
+    found: dict[str, RawEntry] | None = None
+    with suppress(*UNREADABLE):  # one that cannot be read must not hold up all others
+        found = yield from _find_entries(core, positions)
+    for position in positions:
         entry, reason = None, "its event is no longer in the log"
         try:
-            entry = yield from find_entry(core, position)
-        except UNREADABLE as error:  # one that cannot be read must not hold up all others
+            entry = (yield from find_entry(core, position)) if found is None else found.get(position)
+        except UNREADABLE as error:
             reason = str(error)
         if entry is None:
             dead_letter = yield from read_redelivery(core, name, position)
@@ -141,6 +161,26 @@ def read_redeliveries(core: Core, name: str, limit: int | None = None) -> Step[t
         else:
             items.append(LogEntry(entry, Position.parse(position).shard))
     return items, missing
+
+
+class Redeliveries:
+    """The dead letters that a consumer has yet to deliver again; it reads a few at a time."""
+
+    def __init__(self) -> None:
+        self.positions: list[str] = []
+
+    def read(self, core: Core, name: str, queued: Set[str]) -> Step[tuple[list[LogEntry], list[DeadLetter]]]:
+        """Return the next ones except those `queued`, see `read_redeliveries`; nothing once there are no more."""
+        if not self.positions:
+            found = yield from positions_to_redeliver(core, name)
+            self.positions = [position for position in found if position not in queued]
+        items: list[LogEntry] = []
+        missing: list[DeadLetter] = []
+        while self.positions and not items:
+            items, gone = yield from read_redeliveries(core, name, self.positions[:READ_AT_ONCE])
+            missing += gone
+            del self.positions[:READ_AT_ONCE]
+        return items, missing
 
 
 def read_redelivery(core: Core, name: str, position: str) -> Step[DeadLetter | None]:
@@ -167,7 +207,7 @@ def _checked_name(keys: ShardKeys, name: str) -> Step[str]:
 
 def _chosen_positions(keys: ShardKeys, name: str, positions: Positions) -> Step[list[str]]:
     yield from _checked_name(keys, name)
-    stored = yield from read_hash(keys, keys.dead(name))
+    stored = set(texts_of((yield from ask(keys.shard, "HKEYS", keys.dead(name)))))
     if positions is None:
         return sorted(stored, key=by_time)
     listed = [positions] if isinstance(positions, Position | str) else positions

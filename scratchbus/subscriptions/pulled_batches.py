@@ -16,7 +16,7 @@ from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.position import Position, in_time
 from scratchbus.domain.values import Duration, check_whole, duration_ms, moment
 from scratchbus.engine.retry_limits import JITTER
-from scratchbus.engine.steps import Step
+from scratchbus.engine.steps import Step, batches
 from scratchbus.errors import InvalidTTL, LeaseLost, ScratchbusError, shown
 from scratchbus.eventlog.codec import Poison
 from scratchbus.eventlog.cursor import Cursor
@@ -34,7 +34,12 @@ from scratchbus.eventlog.subscription_state import (
 )
 from scratchbus.readmodel.scope import Core
 from scratchbus.subscriptions.consumer import NAP
-from scratchbus.subscriptions.dead_letters import UNREADABLE, read_redeliveries
+from scratchbus.subscriptions.dead_letters import (
+    READ_AT_ONCE,
+    UNREADABLE,
+    positions_to_redeliver,
+    read_redeliveries,
+)
 from scratchbus.subscriptions.delivery_state import WENT_AWAY
 from scratchbus.subscriptions.event_filters import Filters, Tags
 from scratchbus.subscriptions.options import Terms, check_name, name_reset
@@ -136,9 +141,15 @@ class Pull:
         if outstanding := read_out(grant.handed_out):
             return (yield from self._redeliver(lease, grant, outstanding))
         if grant.redeliveries:
-            items, missing = yield from read_redeliveries(self._core, self._name, self._max_events)
-            for dead_letter in missing:
-                yield from lease.set_aside(dead_letter.position, dead_letter.model_dump_json(), grant.ends)
+            items: list[LogEntry] = []
+            for batch in batches((yield from positions_to_redeliver(self._core, self._name)), READ_AT_ONCE):
+                wanted = batch[: self._max_events - len(items)]
+                found, missing = yield from read_redeliveries(self._core, self._name, wanted)
+                for dead_letter in missing:
+                    yield from lease.set_aside(dead_letter.position, dead_letter.model_dump_json(), grant.ends)
+                items += found
+                if len(items) >= self._max_events:
+                    break
             events = _events(items)
             valid = {item.position for item, _ in events}
             for item in items:

@@ -18,7 +18,7 @@ from scratchbus.errors import LeaseLost, NotDelivered, TooManyUnacked
 from scratchbus.eventlog.log_entry import LogEntry
 from scratchbus.eventlog.subscription_state import CursorEnd, Grant, SubscriptionLease
 from scratchbus.eventlog.tail import TailCursor
-from scratchbus.subscriptions.dead_letters import DeadLetter, set_aside
+from scratchbus.subscriptions.dead_letters import DeadLetter, Redeliveries, set_aside
 from scratchbus.subscriptions.delivery_state import ACKED, OUT, WAITING, WENT_AWAY, DeliveryState
 from scratchbus.telemetry import tracing
 from scratchbus.telemetry.counters import counts
@@ -57,24 +57,22 @@ class DeliveryWindow:
         self.valid_until = started_at + lease.ms / 1000
         self.written_at = started_at
         self.tails: list[TailCursor] | None = None
-        self.ends = grant.ends
-        self.origins = grant.origins
+        self.ends, self.origins = grant.ends, grant.origins
         self.redeliveries = grant.redeliveries
         self.doubtful = ACKS_AT_ONCE + 1 if grant.is_takeover else 0
         self.is_new = grant.is_takeover
         self.received: list[LogEntry] = []
+        self.again = Redeliveries()
         self.pending: list[PendingWrite] = []
         self._counts = counts.subscriptions[lease.name]
-        self._max_attempts = max_attempts
-        self._make = make
-        self._trying = grant.trying
-        self._attempts = grant.attempts
+        self._max_attempts, self._make = max_attempts, make
+        self._trying, self._attempts = grant.trying, grant.attempts
         self._due = started_at + grant.wait_ms / 1000
         self._handled_ends: list[CursorEnd | LogEntry] = [*grant.ends]  # the handled end of each shard
         self._ends: dict[int, CursorEnd] = {}
         self._queue: deque[DeliveryState] = deque()  # out or to be handed out, in order, from the first unacked on
         self._waiting: deque[DeliveryState] = deque()
-        self._number = 0
+        self._number, self._next_redelivery = 0, -_REDELIVERY_NUMBERS
         self._acked = self._written = 0
         self._lock = threading.Lock()
 
@@ -98,15 +96,25 @@ class DeliveryWindow:
                 self._append(self.received[:count])
             del self.received[:count]
 
-    def enqueue_first(self, items: Sequence[LogEntry]) -> None:
-        """Enqueue entries that are delivered again, before all others."""
+    @property
+    def has_redeliveries(self) -> bool:
+        """Whether to read dead letters to deliver again: once none that was read waits."""
+        return bool(self.again.positions or self.redeliveries) and not (self._waiting and self._waiting[0].number < 0)
+
+    def queued_redeliveries(self) -> set[str]:
+        """Return the positions of the dead letters that are delivered again already."""
         with self._lock:
-            queued = {delivery.position for delivery in self._queue if delivery.number < 0}
-            deliveries = [
-                self._make(self, item, number - _REDELIVERY_NUMBERS)
-                for number, item in enumerate(items)
-                if item.position not in queued
+            return {str(delivery.position) for delivery in self._queue if delivery.number < 0}
+
+    def enqueue_first(self, items: Sequence[LogEntry], missing: Sequence[DeadLetter]) -> None:
+        """Enqueue entries that are delivered again, before all others; make the missing ones dead letters again."""
+        with self._lock:
+            self.pending += [
+                partial(self.lease.set_aside, each.position, each.model_dump_json(), self._cursor_ends())
+                for each in missing
             ]
+            deliveries = [self._make(self, item, number) for number, item in enumerate(items, self._next_redelivery)]
+            self._next_redelivery += len(deliveries)
             self._restore_attempts(deliveries)
             for delivery in reversed(deliveries):
                 self._queue.appendleft(delivery)
@@ -127,13 +135,6 @@ class DeliveryWindow:
                 delivery.attempt, delivery.when, delivery.is_noted = self._attempts + 1, self._due, True
                 self._trying = ""
                 return
-
-    def set_aside(self, dead_letter: DeadLetter) -> None:
-        """Make an event that was to be delivered again a dead letter again."""
-        with self._lock:
-            self.pending.append(
-                partial(self.lease.set_aside, dead_letter.position, dead_letter.model_dump_json(), self._cursor_ends())
-            )
 
     def _insert(self, delivery: DeliveryState) -> None:
         self._waiting.insert(bisect(self._waiting, delivery.number, key=attrgetter("number")), delivery)

@@ -1,6 +1,7 @@
 """Failed deliveries: events are retried, then become dead letters, and delivery continues."""
 
 import time
+from collections.abc import Sequence
 
 import pytest
 
@@ -15,6 +16,8 @@ from scratchbus.errors import (
     NotFound,
     PositionLost,
 )
+from scratchbus.eventlog import below_floor
+from scratchbus.subscriptions import dead_letters
 from tests.contracts.test_subscriptions import contents, fill, status_of, vanish
 from tests.inspection import keys_of, send
 
@@ -209,6 +212,53 @@ def test_active_consumer_gets_retried_dead_letters(bus, page):
         next(deliveries).fail("no")
         bus.retry_dead_letters("router")
         assert contents(deliveries, 1) == ["0"]
+
+
+@pytest.fixture
+def reads(monkeypatch):
+    """The positions of the events of dead letters as they are read, two at a time."""
+    real, reads = below_floor.entries_at, list[Sequence[Position]]()
+
+    def entries_at(log, positions):
+        reads.append(positions)
+        return real(log, positions)
+
+    monkeypatch.setattr(dead_letters, "READ_AT_ONCE", 2)
+    monkeypatch.setattr(dead_letters, "entries_at", entries_at)
+    return reads
+
+
+def test_retried_dead_letters_are_read_some_at_a_time_and_once(bus, page, reads):
+    added = fill(page, 5)
+    positions = [each.position for each in added]
+    with bus.subscribe("router", max_attempts=1) as deliveries:
+        for _ in range(5):
+            next(deliveries).fail("no")
+        assert bus.retry_dead_letters("router") == 5
+        assert reads == [positions[:2], positions[2:4], positions[4:]]
+        reads.clear()
+        first = next(deliveries)
+        assert reads == [positions[:2]]
+        page.add("observation", "5")
+        bus.converse(deliveries._consumer.write(deliveries._consumer.window))
+        first.ack()
+        assert contents(deliveries, 5) == ["1", "2", "3", "4", "5"]
+    assert reads == [positions[:2], positions[2:4], positions[4:]]
+    assert bus.dead_letters("router") == []
+
+
+@pytest.mark.damages_the_log
+def test_retried_dead_letters_whose_events_are_gone_do_not_delay_the_others(bus, page, reads):
+    added = fill(page, 5)
+    with bus.subscribe("router", max_attempts=1, pages="main") as deliveries:
+        for _ in range(5):
+            next(deliveries).fail("no")
+    bus.retry_dead_letters("router")
+    send(bus, "XDEL", keys_of(bus).log, *[each.position.stream_id for each in added[:3]])
+    page.add("observation", "5")
+    with bus.subscribe("router", pages="main") as deliveries:
+        assert contents(deliveries, 3) == ["3", "4", "5"]
+    assert [each.position for each in bus.dead_letters("router")] == [str(each.position) for each in added[:3]]
 
 
 def test_a_retried_dead_letter_leaves_the_attempts_of_an_event_that_kills_consumers(connect, clock):

@@ -17,6 +17,7 @@ from scratchbus.errors import (
     PositionLost,
     SubscriptionHeld,
 )
+from scratchbus.eventlog import below_floor
 from scratchbus.subscriptions import dead_letters
 from scratchbus.subscriptions.pulled_batches import Attempt
 from tests.engines import ALL
@@ -411,13 +412,13 @@ def test_a_pull_reads_only_the_retried_dead_letters_that_it_hands_out(bus, page,
     for each in batch.deliveries:
         bus.nack("router", batch.token, each.position, "bad")
     bus.retry_dead_letters("router")
-    real, found = dead_letters.find_entry, []
+    real, found = below_floor.entries_at, []
 
-    def find_entry(core, position):
-        found.append(position)
-        return real(core, position)
+    def entries_at(log, positions):
+        found.extend(positions)
+        return real(log, positions)
 
-    monkeypatch.setattr(dead_letters, "find_entry", find_entry)
+    monkeypatch.setattr(dead_letters, "entries_at", entries_at)
     assert contents(bus.pull("router", max=2)) == ["0", "1"]
     assert len(found) == 2
 
