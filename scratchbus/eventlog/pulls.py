@@ -85,11 +85,11 @@ def settle(
     dead_letter: str = "",
     wait_ms: int = 0,
     attempts: int = 0,
-) -> Step[None]:
+) -> Step[int]:
     """Ack events that are handed out, or take them back: all of these, or none. Raises LeaseLost or NotDelivered.
 
-    With a `dead_letter` an acked event becomes one. An event that is taken back waits for `wait_ms`, and has used up so
-    many `attempts`.
+    Returns how many were still out: none if the call is repeated. With a `dead_letter` an acked event becomes one. An
+    event that is taken back waits for `wait_ms`, and has used up so many `attempts`.
     """
     reply = yield from run_script(
         keys,
@@ -107,6 +107,7 @@ def settle(
         raise LeaseLost(name)
     if reply[0] == -1:
         raise NotDelivered(name, Position.parse(reply[1].decode()))
+    return int(reply[1])
 
 
 class Definition(NamedTuple):

@@ -5,7 +5,7 @@
 -- position|event id|1 if it is a redelivered dead letter|state|attempt|due (ms), the state `o` (out), `a` (acked)
 -- or `w` (waits for redelivery).
 --
--- Reply: {0} another consumer holds the lease; {1, …} done
+-- Reply: {0} another consumer holds the lease; {1, …} done, "settle" with the number of events that were still out
 
 local call = redis.call
 local OUT_ENTRY = '^([^|]+)|([^|]*)|(%d)|(%a)|(%d+)|(%d+)$'
@@ -204,7 +204,7 @@ if OPERATION == 'settle' and TOKEN ~= '' and field('settled') == TOKEN then -- a
       if is_taken_back or not state and not is_passed(ARGV[i]) then return {-1, ARGV[i]} end
     end
   end
-  return {1}
+  return {1, 0}
 end
 
 if holder == '' or holder ~= TOKEN then return {0} end
@@ -227,7 +227,7 @@ elseif OPERATION == 'hand out' then
   call('HSET', SUBSCRIPTION, 'out', OUT, 'until', int(now + LEASE_MS), 'origins', ORIGINS, 'seen', int(now))
   keep_out(read_out())
 elseif OPERATION == 'settle' then -- acks or takes back events of a pulling client: all of these, or none
-  local entries, by_position = read_out(), {}
+  local entries, by_position, count = read_out(), {}, 0
   for _, entry in ipairs(entries) do by_position[entry[1]] = entry end
   for i = FIRST, #ARGV do
     local entry = by_position[ARGV[i]]
@@ -237,7 +237,7 @@ elseif OPERATION == 'settle' then -- acks or takes back events of a pulling clie
   for i = FIRST, #ARGV do
     local entry = by_position[ARGV[i]]
     if entry and entry[4] == 'o' then
-      entry[4] = STATE
+      entry[4], count = STATE, count + 1
       if STATE == 'w' then entry[5], entry[6] = entry[5] + ATTEMPTS, int(now + WAIT_MS) end
       if STATE == 'a' then forget_failures(entry[1]) end
       if DEAD_LETTER ~= '' then call('HSET', DEAD, entry[1], DEAD_LETTER) end
@@ -249,6 +249,7 @@ elseif OPERATION == 'settle' then -- acks or takes back events of a pulling clie
   end
   call('HSET', SUBSCRIPTION, 'seen', int(now))
   keep_out(entries)
+  return {1, count}
 elseif OPERATION == 'leave' then
   call('HDEL', SUBSCRIPTION, 'token', 'holder', 'since', 'until')
   call('HSET', SUBSCRIPTION, 'seen', int(now))

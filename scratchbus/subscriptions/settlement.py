@@ -32,8 +32,8 @@ _Positions = Iterable[Position | str] | Position | str
 def ack_pulled(core: Core, name: str, token: str, positions: _Positions) -> Step[None]:
     """Ack pulled events, all or none. Raises LeaseLost, NotDelivered, NotFound or InvalidInput."""
     texts = _texts(positions)
-    yield from settle(core.log.keys(0), check_name(name), _token(token), texts, ACKED)
-    counts.subscriptions[name].acked += len(texts)
+    count = yield from settle(core.log.keys(0), check_name(name), _token(token), texts, ACKED)
+    counts.subscriptions[name].acked += count
 
 
 def requeue(core: Core, name: str, token: str, positions: _Positions) -> Step[None]:
@@ -52,56 +52,62 @@ def fail_pulled(
     The last attempt at an archived event that this process cannot read does not count, since a dead letter needs the
     event. Raises LeaseLost, NotDelivered, NotFound or InvalidInput.
     """
+    count = yield from _fail(core, name, token, position, reason, delay)
+    counts.subscriptions[name].failed += count
+
+
+def _fail(
+    core: Core, name: str, token: str, position: Position | str, reason: str, delay: Duration | None
+) -> Step[int]:
+    """Take back a pulled event; return 0 if it was before."""
     text = text_of(position)
     token, reason = _token(token), check_content(reason, MAX_REASON, "reason")
     keys, wait_ms = core.log.keys(0), None if delay is None else delay_ms(delay, "delay")
     rules = yield from read_settling(keys, check_name(name))
     entry, attempts = rules.entries.get(text), 1
     if entry is not None and entry.state == OUT and rules.token == token:
-        counts.subscriptions[name].failed += 1
         if entry.attempt >= (rules.max_attempts or Terms().max_attempts):
             try:
                 event = yield from event_at(core, text)
             except UNREADABLE:
                 if entry.comes_again:
-                    yield from give_up_unread(core, name, token, entry, reason[:1000], entry.attempt)
-                    return
+                    return (yield from give_up_unread(core, name, token, entry, reason[:1000], entry.attempt))
                 attempts = 0  # a client that can read the event has its last attempt again
             else:
-                yield from give_up(core, name, token, entry, event, reason[:1000], entry.attempt)
-                return
+                return (yield from give_up(core, name, token, entry, event, reason[:1000], entry.attempt))
         if wait_ms is None:
             delay_s = (rules.retry_ms if rules.retry_ms is not None else 1000) / 1000
             wait_ms = round(retry_seconds(delay_s, entry.attempt) * 1000)
-    yield from settle(keys, name, token, [text], WAITING, wait_ms=wait_ms or 0, attempts=attempts)
+    return (yield from settle(keys, name, token, [text], WAITING, wait_ms=wait_ms or 0, attempts=attempts))
 
 
 def give_up(
     core: Core, name: str, token: str, entry: OutEntry, event: Event | None, reason: str, attempts: int
-) -> Step[None]:
-    """Set an event aside as a dead letter; one that was erased is acked."""
+) -> Step[int]:
+    """Set an event aside as a dead letter; one that was erased is acked. Return 0 if it was before."""
     dead_letter = "" if event is None else set_aside(name, event, reason, attempts)
-    yield from _settle_as(core, name, token, entry, dead_letter)
+    return (yield from _settle_as(core, name, token, entry, dead_letter))
 
 
 def give_up_unread(
     core: Core, name: str, token: str, entry: OutEntry, reason: str, attempts: int | None = None
-) -> Step[None]:
+) -> Step[int]:
     """Make an event that was delivered again a dead letter again, if the event was archived since and cannot be read.
 
-    Without `attempts` it keeps their number.
+    Without `attempts` it keeps their number. Returns 0 if it was before.
     """
     before = yield from read_redelivery(core, name, entry.position)
     dead_letter = ""  # of one that was erased or removed meanwhile
     if before is not None:
         dead_letter = set_aside_again(before, reason, before.attempts if attempts is None else attempts)
-    yield from _settle_as(core, name, token, entry, dead_letter)
+    return (yield from _settle_as(core, name, token, entry, dead_letter))
 
 
-def _settle_as(core: Core, name: str, token: str, entry: OutEntry, dead_letter: str) -> Step[None]:
-    yield from settle(core.log.keys(0), name, token, [entry.position], ACKED, dead_letter=dead_letter)
+def _settle_as(core: Core, name: str, token: str, entry: OutEntry, dead_letter: str) -> Step[int]:
+    count = yield from settle(core.log.keys(0), name, token, [entry.position], ACKED, dead_letter=dead_letter)
     if dead_letter:
         yield from drop_if_erased(core.log.keys(0), name, entry.position)
+    return count
 
 
 def _texts(positions: _Positions) -> list[str]:

@@ -145,11 +145,13 @@ class JobState:
     def fail_steps(self, reason: str, delay: Duration | None = None, event_id: str | None = None) -> Step[Observation]:
         """Release it for another attempt after a while, or send it to review after the last one."""
         ms = round(self._delay() * 1000) if delay is None else delay_ms(delay, "delay")
-        counts.jobs["failed"] += 1
         reason = reason_text(reason)
         if self.attempt >= self._terms.max_attempts:
-            return (yield from self.give_up_steps(self.attempt, reason, event_id))
-        return (yield from self.release_steps(ReleaseTerms(ms, reason=reason), event_id))
+            after = yield from self.give_up_steps(self.attempt, reason, event_id)
+        else:
+            after = yield from self.release_steps(ReleaseTerms(ms, reason=reason), event_id)
+        counts.jobs["failed"] += 1
+        return after
 
     def give_up_steps(self, attempts: int, reason: str, event_id: str | None = None) -> Step[Observation]:
         """Send it to review with the reason; if its lifecycle has no review, release it with the longest delay."""

@@ -20,6 +20,7 @@ from scratchbus.errors import (
 from scratchbus.eventlog import below_floor
 from scratchbus.subscriptions import dead_letters
 from scratchbus.subscriptions.pulled_batches import Attempt
+from scratchbus.telemetry.counters import counts
 from tests.engines import ALL
 from tests.inspection import raw_append, send
 from tests.waiting import eventually
@@ -403,6 +404,23 @@ def test_an_acked_dead_letter_ahead_of_a_reset_cursor_skips_no_events(bus, page)
     assert contents(first) == ["2"]
     ack(bus, first)
     assert contents(bus.pull("router")) == ["0", "1", "2"]
+
+
+def test_a_repeated_or_refused_outcome_of_a_pulled_event_is_not_counted_again(bus, page):
+    bus.declare_subscription("router")
+    fill(page, 2)
+    counted = counts.subscriptions["router"]
+    acked, failed = counted.acked, counted.failed
+    batch = bus.pull("router")
+    first, second = [each.position for each in batch.deliveries]
+    for _ in range(2):
+        bus.ack("router", batch.token, first)
+    bus.ack("router", batch.token, [first])
+    for _ in range(2):
+        bus.nack("router", batch.token, second, "no")
+    with pytest.raises(LeaseLost):
+        bus.nack("router", "another", second, "no")
+    assert (counted.acked - acked, counted.failed - failed) == (1, 1)
 
 
 def test_a_pull_reads_only_the_retried_dead_letters_that_it_hands_out(bus, page, monkeypatch):

@@ -19,6 +19,7 @@ from scratchbus.errors import (
     EventIdReused,
     InvalidField,
     InvalidTTL,
+    NotClaimed,
     StaleFence,
     UnknownType,
 )
@@ -793,6 +794,17 @@ def test_outcomes_of_jobs_are_counted_for_metrics(bus, page):
         next(jobs).archive()
     made = {what: count - before.get(what, 0) for what, count in counts.jobs.items()}
     assert made == {"claimed": 3, "resolved": 1, "failed": 1, "reviewed": 1, "archived": 1}
+
+
+def test_a_failure_that_is_refused_is_not_counted(bus, page):
+    page.add("observation", "x")
+    with bus.work("workers") as jobs:
+        job = next(jobs)
+        page.release(job.id, by=job.claim.by, fence=job.fence)
+        before = counts.jobs["failed"]
+        with pytest.raises((StaleFence, NotClaimed)):
+            job.fail("no")
+        assert counts.jobs["failed"] == before
 
 
 def open_badly_named_file():
