@@ -236,7 +236,7 @@ class DeliveryWindow:
         with self._lock:
             if delivery.state != OUT:
                 raise NotDelivered(self.lease.name, delivery.position)
-            now = time.monotonic()
+            now, reason = time.monotonic(), str(reason)  # it may be an exception
             self._counts.failed += 1
             delivery.settled(reason)
             self._counts.took.add(now - delivery.when)

@@ -187,6 +187,14 @@ def test_idle_consumers_that_vanish_leave_no_dead_letters(connect, clock, proces
     assert first.dead_letters() == []
 
 
+def test_the_reason_of_a_failure_may_be_an_exception(bus, page):
+    fill(page, 1)
+    with bus.subscribe("router", max_attempts=2, retry_delay=0) as deliveries:
+        for _ in range(2):
+            next(deliveries).fail(ValueError("no such user"))
+    assert [letter.reason for letter in bus.dead_letters("router")] == ["no such user"]
+
+
 def test_retried_dead_letters_are_delivered_before_new_events(bus, page):
     added = fill(page, 3)
     with bus.subscribe("router", max_attempts=1) as deliveries:
