@@ -31,8 +31,9 @@ from scratchbus.domain.event import Event
 from scratchbus.domain.models import CheckedBy
 from scratchbus.domain.values import page_of_session
 from scratchbus.engine.embedded.server import default_directory, directory_of
-from scratchbus.engine.steps import Fetch, Pause, Step
-from scratchbus.errors import FilesUnavailable, InvalidField, NotFound, SessionOver, TooLarge, shown
+from scratchbus.engine.steps import Abandoned, Fetch, Pause, Step
+from scratchbus.errors import FilesUnavailable, InvalidField, NotFound, ScratchbusError, SessionOver, TooLarge, shown
+from scratchbus.eventlog.retries import annotate
 from scratchbus.projections.files import PREFIX
 from scratchbus.projections.memory_index import Directory
 from scratchbus.readmodel.page_query import query_page
@@ -145,7 +146,12 @@ def delete(core: Core, root: str, arguments: Mapping[str, Any]) -> Step[None]:
         if not is_listed and command.event_id is not None:
             found: FileOnDisk | None = yield Fetch(partial(scratch.describe, command.path))
             if found is not None:  # list it, so that the log can have the event that a retry looks for
-                yield from edit(core, page, WriteFile.parse(found._asdict()))
+                try:
+                    yield from edit(core, page, WriteFile.parse(found._asdict()))
+                except ScratchbusError as error:
+                    annotate(error, command.event_id, is_in_doubt=bool(error.advice))
+                    raise
+                yield Abandoned()  # an error later names the id of the deletion, too
         existed = yield Fetch(WhileLocked(lock, partial(scratch.remove, command.path)))
         if not existed and not is_listed:
             raise NotFound(f"there is no file {shown(command.path)}; list the files of session {root!r}")

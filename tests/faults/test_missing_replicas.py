@@ -109,3 +109,17 @@ def test_an_unconfirmed_operation_without_an_event_id_waits_again_when_it_is_cal
             act(bus)
         assert asked
         assert len(list(other.events(after=before))) == 1
+
+
+def test_a_retry_of_an_unconfirmed_deletion_of_an_unlisted_file_deletes_it(
+    shared_server: Server, bus: Bus, tmp_path: Path
+) -> None:
+    (bus.files("s").path() / "a").write_text("a")
+    with pytest.raises(NotReplicated) as caught:
+        bus.files("s").delete("a", event_id="e1")
+    assert caught.value.event_id == "e1"
+    assert "event_id='e1'" in str(caught.value)
+    with Bus.connect(shared_server.url, **SUBJECT, bus=bus.core.log.bus, home=tmp_path) as confirmed:
+        for _ in range(2):
+            confirmed.files("s").delete("a", event_id="e1")
+        assert [event.kind for event in confirmed.events()] == ["file_written", "file_removed"]
