@@ -27,8 +27,10 @@ local is_behind = tail ~= '' and last ~= reached
 local entries, touched, seen, extends_cached = {}, {}, {}, 0
 
 -- Returns the events after an event, up to another one; nil if the log no longer has the first one, or if some are missing.
+-- There is no first one if the tail was missing when the reader cached something.
 
 local function events_between(id, event_id, last, limit)
+  if not id then return end
   local some = call('XRANGE', LOG, id, last, 'COUNT', limit + 1)
   if not some[1] or some[1][1] ~= id or field_of(some[1], 'id') ~= event_id then return end
   table.remove(some, 1)

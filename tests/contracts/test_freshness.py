@@ -292,6 +292,21 @@ def test_cache_is_dropped_when_the_log_was_rewound(connect):
     assert reader.get(id).confidence == 0.5
 
 
+@pytest.mark.engines(*ONE)
+def test_what_was_cached_while_the_tail_was_missing_is_not_used_later(connect):
+    bus, reader = connect(), connect("reader").page()
+    page, keys = bus.page(), keys_of(bus)
+    page.add("observation", "first")
+    project(bus)
+    tail = send(bus, "GET", keys.tail)
+    send(bus, "DEL", keys.tail)
+    reader.active()
+    send(bus, "SET", keys.tail, tail)
+    page.add("observation", "second")
+    for _ in range(2):
+        assert contents(reader.active()) == ["second", "first"]
+
+
 @pytest.fixture
 def transferred(connect):
     """A reader's bus, and the total length of the documents in each of its replies."""
