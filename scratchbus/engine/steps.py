@@ -6,6 +6,7 @@ never blocks. `Engine` and `AsyncEngine` drive it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -13,13 +14,15 @@ from msgspec import Struct
 
 from scratchbus.domain.position import Position
 from scratchbus.engine.scripts import Prefix
+from scratchbus.errors import EngineError
 
 if TYPE_CHECKING:
     from scratchbus.engine.queues import Queues
 
 T = TypeVar("T")
 
-_SCANS = 5  # of a hash, while each finds fewer fields than it had
+_SCANS = 5  # of the same keys or fields, while each may have left some out
+_RUN_ID = re.compile(rb"^run_id:(\w+)", re.MULTILINE)
 
 
 class Joint(Struct, frozen=True, gc=False):
@@ -172,6 +175,27 @@ def scan(
         take(found)
         if int(at) == 0:
             return
+
+
+def scan_keys(shard: int, take: Callable[[list[bytes]], object], match: str) -> Step[None]:
+    """Pass all keys that match a pattern to `take`; some may come twice.
+
+    A cursor is valid for one process of the engine, so it scans again if another one answers at the end. That cannot
+    be known if the engine refuses INFO.
+    """
+    for _ in range(_SCANS):
+        before = yield from _run_id(shard)
+        yield from scan(shard, take, "SCAN", match=match, count=1_000)
+        if (yield from _run_id(shard)) == before:
+            return
+
+
+def _run_id(shard: int) -> Step[bytes]:
+    try:
+        found = _RUN_ID.search((yield from ask(shard, "INFO", "server")))
+    except EngineError:  # the engine in memory has no INFO
+        return b""
+    return found[1] if found else b""
 
 
 def scan_hash(shard: int, take: Callable[[list[Any]], object], key: str, count: int) -> Step[None]:

@@ -11,7 +11,7 @@ from secrets import token_hex
 from typing import Any
 
 from scratchbus.engine.scripts import Command, Key, lua_script, packed
-from scratchbus.engine.steps import Step, ask, scan
+from scratchbus.engine.steps import Step, ask, scan_keys
 from scratchbus.errors import Conflict, NotEmpty, ScratchbusError
 from scratchbus.eventlog.keys import ShardKeys
 from scratchbus.eventlog.layouts import LUA
@@ -89,7 +89,7 @@ class Staging:
 
     def _clear(self) -> Step[None]:
         found = list[bytes]()
-        yield from scan(self.keys.shard, found.extend, "SCAN", match=f"{self.staged.tag}*", count=_KEYS_AT_ONCE)
+        yield from scan_keys(self.keys.shard, found.extend, match=f"{self.staged.tag}*")
         for start in range(0, len(found), _KEYS_AT_ONCE):
             yield from self._do("clear", *found[start : start + _KEYS_AT_ONCE])
 

@@ -18,6 +18,7 @@ from scratchbus.readmodel.rebuild import Pace, Rebuilt
 from scratchbus.readmodel.relations import open_relations
 from scratchbus.scheduling.expiry import sweep
 from tests.engines import ONE
+from tests.faults.interposing import interposed
 from tests.inspection import archive, await_tick, documents, keys_of, project, raw_append, send
 from tests.waiting import eventually
 
@@ -165,6 +166,26 @@ def test_the_next_rebuild_cleans_up_after_a_killed_one(bus, page, monkeypatch):
     assert documents(bus) == before
     assert build_of(bus) == 3
     assert 2 not in builds(bus)
+
+
+def test_leftovers_are_deleted_although_a_restart_of_the_engine_cut_the_scan_short(bus, page):
+    page.add("observation", "one")
+    keys = keys_of(bus)
+    killed = bus.converse(lease.take(keys, "killed"))
+    bus.converse(fold_once(bus.core.log, keys.shard, build=killed.build))
+    bus.converse(killed.leave())
+    mine = bus.converse(lease.take(keys, "me"))
+    replies = {"INFO": b"run_id:before", "SCAN": [b"0", []]}  # each of the first such command
+
+    def around(call, execute):
+        first = replies.pop(call.commands[0][0], None)
+        return execute() if first is None else [first]
+
+    with interposed(bus, around):
+        bus.converse(lease.clear(mine, kept=(mine.live,)))
+    assert not replies
+    assert killed.build not in builds(bus)
+    bus.converse(mine.leave())
 
 
 def test_a_second_rebuild_is_refused_while_the_first_is_alive(bus, page):
