@@ -117,8 +117,11 @@ def renew(core: Core) -> Step[None]:
 
     If it cannot be rebuilt from here, or a process of that version stores it again, reads raise an error.
     """
+    is_logged = False
     while (yield from is_state_too_old(core.log)):
-        logger.warning("an older version stored the state; rebuilding it from the log")
+        if not is_logged:
+            logger.warning("an older version stored the state; rebuilding it from the log")
+            is_logged = True
         try:
             yield from rebuild(core, _log_progress())
             return

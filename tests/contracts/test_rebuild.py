@@ -11,6 +11,7 @@ from scratchbus.engine.steps import Interrupted, Pause
 from scratchbus.errors import CodeTooOld, LogGap, PositionLost, RebuildHeld, StateTooOld
 from scratchbus.eventlog.checkpoint import Checkpoint, read_checkpoint
 from scratchbus.projections import scratch_page
+from scratchbus.readmodel import rebuild
 from scratchbus.readmodel import rebuild_lease as lease
 from scratchbus.readmodel.catch_up import fold_once
 from scratchbus.readmodel.projector import run_projector
@@ -312,6 +313,23 @@ def test_connecting_waits_for_a_running_rebuild_of_older_state(newer_code, bus, 
         assert not coming.done()
         bus.converse(other.leave())
         assert [one.content for one in coming.result().page("main").list()] == ["one"]
+
+
+def test_waiting_for_a_running_rebuild_of_older_state_is_logged_once(newer_code, bus, monkeypatch, capfd):
+    held, real_rebuild = 3, rebuild.rebuild
+
+    def hold_at_first(*arguments):
+        nonlocal held
+        held -= 1
+        if held >= 0:
+            raise RebuildHeld(0, "another")
+        return (yield from real_rebuild(*arguments))
+
+    monkeypatch.setattr(rebuild, "rebuild", hold_at_first)
+    monkeypatch.setattr(rebuild, "_WAIT", 0)
+    bus.converse(rebuild.renew(bus.core))
+    assert held == -1
+    assert capfd.readouterr().err.count("rebuilding it from the log") == 1
 
 
 def test_a_projector_rebuilds_older_state(newer_code, bus, page):
