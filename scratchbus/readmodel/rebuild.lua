@@ -19,7 +19,13 @@ local holder, till = field('token'), tonumber(field('until')) or 0
 local live = call('GET', LIVE) or ''
 
 if OPERATION == 'take' then
-  if holder ~= '' and holder ~= TOKEN and till > now then return {0, field('holder'), till} end
+  if holder ~= '' and holder ~= TOKEN and till > now then
+    if till > now + LEASE_MS then -- the clock was set back; a holder that is alive renews its lease
+      till = now + LEASE_MS
+      call('HSET', LEASE, 'until', int(till))
+    end
+    return {0, field('holder'), till}
+  end
   local number = build_and_origin(live)
   local build = math.max(number, tonumber(field('build')) or 0) + 1
   call('HSET', LEASE, 'build', build, 'token', TOKEN, 'holder', WHO,

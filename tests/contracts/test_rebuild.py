@@ -205,6 +205,20 @@ def test_a_second_rebuild_is_refused_while_the_first_is_alive(bus, page):
     bus.rebuild()
 
 
+def test_a_lease_ends_in_time_although_the_clock_was_set_back(bus, page, monkeypatch):
+    monkeypatch.setattr("scratchbus.readmodel.rebuild_lease.LEASE_MS", 300)
+    page.add("observation", "one")
+    keys = keys_of(bus)
+    bus.converse(lease.take(keys, "killed"))
+    hour_later = int(send(bus, "HGET", keys.rebuilding, "until")) + 3_600_000
+    send(bus, "HSET", keys.rebuilding, "until", hour_later)
+    theirs = lease.take(keys, "second")
+    (reply,) = bus._engine.execute(next(theirs))
+    assert isinstance(theirs.send([reply]), Pause)
+    assert int(send(bus, "HGET", keys.rebuilding, "until")) < hour_later - 3_500_000
+    bus.rebuild()
+
+
 def test_a_rebuild_that_lost_its_lease_changes_nothing(bus, page, connect, monkeypatch):
     monkeypatch.setattr("scratchbus.readmodel.rebuild.CHUNK", 7)
     monkeypatch.setattr("scratchbus.readmodel.rebuild_lease.LEASE_MS", 300)
