@@ -6,6 +6,7 @@ from typing import Any, Generic, TypeVar
 
 from scratchbus import Bus
 from scratchbus.engine.steps import Call, Request, Step
+from scratchbus.errors import ScratchbusError
 
 T = TypeVar("T")
 
@@ -18,7 +19,12 @@ class Halted(Generic[T]):
         self._conversation = conversation
         self._request = conversation.send(None)
         while not (isinstance(self._request, Call) and self._request.is_write):
-            self._request = conversation.send(bus.converse(_ask(self._request)))
+            try:
+                reply = bus.converse(_ask(self._request))
+            except ScratchbusError as error:
+                self._request = conversation.throw(error)
+            else:
+                self._request = conversation.send(reply)
 
     def go_on(self) -> T:
         """Let the conversation write and finish; return its result."""
@@ -28,8 +34,12 @@ class Halted(Generic[T]):
         request = self._request
         while True:
             try:
-                reply = yield request
-                request = self._conversation.send(reply)
+                try:
+                    reply = yield request
+                except ScratchbusError as error:
+                    request = self._conversation.throw(error)
+                else:
+                    request = self._conversation.send(reply)
             except StopIteration as done:
                 result: T = done.value
                 return result
