@@ -25,6 +25,7 @@ from scratchbus.eventlog.compression import decompress, zstd
 from scratchbus.eventlog.gaps import are_erased, count_all_erased
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
 from scratchbus.eventlog.lag import end_of
+from scratchbus.eventlog.layouts import LUA
 from scratchbus.eventlog.positions import count_positions
 from scratchbus.eventlog.raw_entries import entry_id, entry_kind, entry_position, text_of
 from scratchbus.eventlog.stored_documents import read_observations
@@ -51,11 +52,15 @@ MAX_UNPACKED = 256 * 1024 * 1024
 _FIELD = re.compile(rb"(\d{1,16})-(\d{1,16})(/?.*)", re.DOTALL)  # others were added by hand
 
 
-@lua_script("readmodel/snapshot")
-def _write_field(*, snapshots: Key, never: Key, erased: str, field: str, value: bytes, count: int) -> None:
+@lua_script("eventlog/entries", "readmodel/snapshot", constants=LUA)
+def _write_field(
+    *, snapshots: Key, never: Key, erased: str, log: str, floor: str, field: str, value: bytes, count: int,
+    stream_id: str, event_id: str,
+) -> None:  # fmt: skip
     """Write a field of a page's snapshots, unless the number of erased events is another than `count`.
 
-    `erased` is the key of these, which a projector may only read.
+    Nor is it written if the log does not have this event at the snapshot's position. `erased`, `log` and `floor` are
+    keys that a projector may only read.
     """
 
 
@@ -162,23 +167,32 @@ def store(
     """Write a snapshot, if this user may and the engine has room.
 
     `erased` is the number of events erased when it was begun: if more have been erased since, it is not written, as it
-    may contain them. Writing it twice does no harm, so it is retried as a read is.
+    may contain them. Nor is it if a failover has lost its last event. Writing it twice does no harm, so it is retried
+    as a read is.
     """
     id = snapshot.position.stream_id
     fields = {f"{id}/{number}": part for number, part in enumerate(parts)}
     fields[id] = f"{snapshot.documents}|{len(parts)}|{event_id}".encode()
-    yield from _write(keys, names, fields, erased)
+    yield from _write(keys, names, snapshot.position, event_id, fields, erased)
 
 
-def _write(keys: ShardKeys, names: PageKeys, fields: Mapping[str, bytes], erased: int) -> Step[None]:
-    """Write fields of snapshots, until one is refused: then an erasure has deleted those before it."""
+def _write(
+    keys: ShardKeys, names: PageKeys, position: Position, event_id: str, fields: Mapping[str, bytes], erased: int
+) -> Step[bool]:
+    """Write the fields of a snapshot, until one is refused; return whether all were written.
+
+    If events were erased, the erasure has deleted those before it.
+    """
     with suppress(EngineReadOnly, EngineForbidden, EngineFull):
         for field, value in fields.items():
             command = _write_field(
-                snapshots=names.snapshots, erased=keys.erased, never=keys.ids, field=field, value=value, count=erased
-            )
+                snapshots=names.snapshots, erased=keys.erased, never=keys.ids, log=keys.log, floor=keys.floor,
+                field=field, value=value, count=erased, stream_id=position.stream_id, event_id=event_id,
+            )  # fmt: skip
             if not _write_field.answer((yield from ask(keys.shard, *command)), 1, 0)[0]:
-                return
+                return False
+        return True
+    return False
 
 
 class OpenSnapshot(NamedTuple):
@@ -191,8 +205,10 @@ class OpenSnapshot(NamedTuple):
 
 def store_open(keys: ShardKeys, names: PageKeys, snapshots: Sequence[OpenSnapshot], erased: int) -> Step[None]:
     """Write snapshots of the open observations, as `store` does."""
-    fields = {f"{each.position.stream_id}/open": each.event_id.encode() + b"|" + pack(each.rows) for each in snapshots}
-    yield from _write(keys, names, fields, erased)
+    for each in snapshots:
+        field = {f"{each.position.stream_id}/open": each.event_id.encode() + b"|" + pack(each.rows)}
+        if not (yield from _write(keys, names, each.position, each.event_id, field, erased)):
+            return
 
 
 def take_open(keys: ShardKeys, page: str) -> Step[bool]:

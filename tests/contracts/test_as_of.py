@@ -456,6 +456,18 @@ def test_snapshot_of_events_lost_in_a_failover_is_ignored(bus, page):
         assert contents(page.as_of(lost.position).list()) == ["lost", "kept"]
 
 
+def test_no_snapshot_is_written_of_events_lost_in_a_failover(bus, page):
+    kept = page.add("observation", "kept")
+    keys, names = keys_of(bus), PageKeys(keys_of(bus), "main")
+    at, id = kept.position, page.history(kept.id)[0].id
+    lost = at._replace(seq=at.seq + 1)
+    for position, event_id, count in ((lost, "lost", 0), (at, "lost", 0), (at, id, 1)):
+        made = snapshots.Snapshot(position, 0, 1)
+        bus.converse(snapshots.store(keys, names, made, event_id, [snapshots.pack([])], 0))
+        bus.converse(snapshots.store_open(keys, names, [snapshots.OpenSnapshot(position, event_id, [])], 0))
+        assert (stored_snapshots(page), stored_snapshots(page, snapshots.OPEN_ENDING)) == (count, count)
+
+
 @pytest.mark.damages_the_log
 def test_unreadable_snapshot_is_reported_and_not_used(bus, page):
     one = page.add("observation", "one")
