@@ -184,13 +184,17 @@ def scan_keys(shard: int, take: Callable[[list[bytes]], object], match: str) -> 
     be known if the engine refuses INFO.
     """
     for _ in range(_SCANS):
-        before = yield from _run_id(shard)
+        before = yield from run_id(shard)
         yield from scan(shard, take, "SCAN", match=match, count=1_000)
-        if (yield from _run_id(shard)) == before:
+        if (yield from run_id(shard)) == before:
             return
 
 
-def _run_id(shard: int) -> Step[bytes]:
+def run_id(shard: int) -> Step[bytes]:
+    """Return the id of the process of the engine that has a shard: another one follows a restart or a failover.
+
+    It is empty if the engine refuses INFO.
+    """
     try:
         found = _RUN_ID.search((yield from ask(shard, "INFO", "server")))
     except EngineError:  # the engine in memory has no INFO

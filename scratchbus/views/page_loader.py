@@ -9,7 +9,7 @@ from functools import partial
 from operator import attrgetter
 
 from scratchbus.domain.events import AnyEvent
-from scratchbus.engine.steps import Step, ask_all, scan_hash
+from scratchbus.engine.steps import Step, ask_all, run_id, scan_hash
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key, read_checkpoint
 from scratchbus.eventlog.codec import Poison
@@ -25,20 +25,25 @@ from scratchbus.readmodel.commits import NO_COMMIT
 from scratchbus.readmodel.gc_pause import with_gc_paused
 
 _AT_ONCE = 1_000  # documents per read: about a millisecond of the engine's time
+_TRIES = 5  # while each is interrupted by a failover
 
 _id_of = attrgetter("id")
 
 
-def read_page(log: Log, page: str, now_ms: int, keep_final_ms: int | None = None) -> Step[tuple[PageInMemory, Cursor]]:
+def read_page(
+    log: Log, page: str, now_ms: int, keep_final_ms: int | None = None, tries: int = _TRIES
+) -> Step[tuple[PageInMemory, Cursor]]:
     """Load a page up to the current end of the log; return that end.
 
     Observations final for `keep_final_ms` are left out. Documents may be newer than the checkpoint read before them:
-    events they already contain change nothing. Raises CodeTooOld, PositionLost, LogRewound or LogGap.
+    events they already contain change nothing. They are read again after a failover meanwhile, as they may contain
+    lost events, or lack others. Raises CodeTooOld, PositionLost, LogRewound or LogGap.
     """
     shard = log.shard(page)
     keys = log.keys(shard)
     with suppress(*NO_COMMIT):  # then more is folded here
         yield from catch_up(log, shard)
+    process = yield from run_id(shard)
     row, origin = yield from ask_all(shard, [("GET", checkpoint_key(keys)), ("GET", keys.origin)])
     checkpoint = Checkpoint.parse(row, shard)
     documents = yield from _read_documents(PageKeys(keys, page, checkpoint.build), shard)
@@ -52,8 +57,9 @@ def read_page(log: Log, page: str, now_ms: int, keep_final_ms: int | None = None
                 fold_item(loaded, item)
 
     yield from replay(log, cursor, fold)
-    if (yield from read_checkpoint(keys)).build != checkpoint.build:
-        return (yield from read_page(log, page, now_ms, keep_final_ms))
+    is_same = (yield from read_checkpoint(keys)).build == checkpoint.build
+    if not is_same or (tries > 1 and (yield from run_id(shard)) != process):
+        return (yield from read_page(log, page, now_ms, keep_final_ms, tries - 1))
     return loaded, cursor
 
 

@@ -32,6 +32,7 @@ from scratchbus.projections.page_in_memory import PageInMemory
 from scratchbus.scheduling.expiry import sweep
 from scratchbus.views import live_page, page_loader, reads
 from tests.engines import ONE
+from tests.faults.interposing import interposed
 from tests.inspection import forget, keys_of, project, raw_append, send
 from tests.live_and_past_pages import SeenLive, count_folds
 from tests.waiting import eventually
@@ -190,6 +191,21 @@ def test_a_scan_that_a_restart_of_the_engine_cut_short_begins_again(bus, page):
     with pytest.raises(StopIteration) as end:
         reading.send([[b"0", [*rows["one"], *rows["other"]]]])
     assert {each.content for each in end.value.value} == {"one", "other"}
+
+
+def test_a_page_is_read_again_after_a_failover_meanwhile(bus, page):
+    one = page.add("observation", "kept")
+    project(bus)
+    lost = encode_document(one.model_copy(update={"content": "lost"}))
+    replies = {"INFO": b"run_id:before", "HSCAN": [b"0", [one.id.encode(), lost]]}  # each of the first such command
+
+    def around(call, execute):
+        first = replies.pop(call.commands[0][0], None)
+        return execute() if first is None else [first]
+
+    with interposed(bus, around):
+        loaded, _ = bus.converse(page_loader.read_page(bus.core.log, "main", 0))
+    assert [each.content for each in loaded.active(None)] == ["kept"]
 
 
 @pytest.mark.engines(*ONE)
