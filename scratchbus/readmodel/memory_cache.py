@@ -18,7 +18,7 @@ from scratchbus.domain.document import Document
 from scratchbus.domain.event import Event
 from scratchbus.domain.position import Position
 from scratchbus.engine.at_fork import reset_in_forks
-from scratchbus.engine.steps import Fetch, Step, ask_all, scan_hash
+from scratchbus.engine.steps import Fetch, Step, ask_all, run_id, scan_hash
 from scratchbus.errors import IndexFailed, LogGap, LogRewound, PositionLost
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key, read_checkpoint
@@ -36,6 +36,7 @@ MAX_BYTES = 64 * 1024 * 1024
 """The approximate number of bytes that a bus caches of one kind of memory; the last used one is always kept."""
 
 _AT_ONCE = 1_000  # documents per read: about a millisecond of the engine's time
+_TRIES = 5  # while each is interrupted by a failover
 
 
 class Memory(Protocol):
@@ -150,10 +151,11 @@ class MemoryCache(Generic[M]):
         """Return the memory of a page with all acknowledged writes. Raises the errors of reading the log."""
         for is_last in (False, True):
             cached = self._cached.get(page)
-            if cached is None or cached.is_broken:
-                cached = yield from self._read(log, page)
             try:
-                yield from cached.catch_up(log)
+                if cached is None or cached.is_broken:
+                    cached = yield from self._read(log, page)
+                else:
+                    yield from cached.catch_up(log)
             except (PositionLost, LogRewound, LogGap, IndexFailed) as error:
                 self.drop(page)
                 if is_last or isinstance(error, IndexFailed):
@@ -186,15 +188,19 @@ class MemoryCache(Generic[M]):
                 size -= evicted.memory.size
 
     def _read(self, log: Log, page: str) -> Step[CachedMemory[M]]:
-        """Read the memory of a page from the state, some documents at a time.
+        """Read the memory of a page from the state, some documents at a time, and fold the events since.
 
-        Some may be newer than the checkpoint read before them: events that they already contain change nothing.
+        Some may be newer than the checkpoint read before them: events that they already contain change nothing. They
+        are read again after a failover meanwhile, as they may contain lost events, or lack others.
         """
         shard = log.shard(page)
         keys = log.keys(shard)
         with suppress(*NO_COMMIT):  # then more is read from the log
             yield from catch_up(log, shard)
+        tries_left = _TRIES
         while True:
+            tries_left -= 1
+            process = yield from run_id(shard)
             row, origin = yield from ask_all(shard, [("GET", checkpoint_key(keys)), ("GET", keys.origin)])
             checkpoint = Checkpoint.parse(row, shard)
             memory = self._kind.make()
@@ -204,7 +210,10 @@ class MemoryCache(Generic[M]):
             if (yield from read_checkpoint(keys)).build == checkpoint.build:
                 memory.loaded()
                 cursor = Cursor(checkpoint.position, checkpoint.event_id, (origin or b"").decode())
-                return CachedMemory(page, memory, self._kind.follows, cursor)
+                cached = CachedMemory(page, memory, self._kind.follows, cursor)
+                yield from cached.catch_up(log)
+                if tries_left <= 0 or (yield from run_id(shard)) == process:
+                    return cached
 
     def _load(self, memory: M, flat: Sequence[bytes]) -> None:
         """Load stored documents, given alternating subjects and rows."""

@@ -10,10 +10,12 @@ import pytest
 from scratchbus import AsyncBus, Bus, NewObservation
 from scratchbus.archive.export import line_of
 from scratchbus.errors import EventIdReused, InvalidField, InvalidId, NotFound, TooLarge
+from scratchbus.eventlog.keys import PageKeys
 from scratchbus.readmodel.memory_cache import MemoryCache
 from scratchbus.readmodel.memory_kinds import NOTES
 from tests import launcher
 from tests.engines import ONE, Engine
+from tests.faults.interposing import interposed
 from tests.inspection import forget, keys_of, log_length, project, remembered, send
 
 
@@ -47,6 +49,23 @@ def test_note_id_is_the_engine_time_or_the_next_free_number(notes, clock):
     assert notes.add("later").note.id == f"note_{now + 9}"
     clock.advance("1s")
     assert notes.add("much later").note.id == f"note_{now + 1004}"
+
+
+def test_notes_are_read_again_after_a_failover_meanwhile(bus, notes, connect):
+    notes.add("kept")
+    project(bus)
+    stored = send(bus, "HGETALL", PageKeys(keys_of(bus, "session:s1"), "session:s1").memory)
+    lost = [b"0", [part.replace(b"kept", b"lost") for part in stored]]
+    replies = {"INFO": b"run_id:before", "HSCAN": lost}  # each of the first such command
+
+    def around(call, execute):
+        first = replies.pop(call.commands[0][0], None)
+        return execute() if first is None else [first]
+
+    reader = connect("reader")
+    with interposed(reader, around):
+        assert contents(reader.notes("s1").list()) == ["kept"]
+    assert not replies
 
 
 WRITER = """
