@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -21,6 +22,7 @@ _ROOT: Final = Path(__file__).parents[1] / "console"
 _TYPES = {".js": "text/javascript", ".css": "text/css", ".html": "text/html", ".svg": "image/svg+xml"}
 _LICENCE = "text/plain"
 _CACHED = "no-cache"  # asked again each time, by its ETag: a new version shows at once
+_ETAGS: Final = re.compile(r'(?:W/)?("[^"]*")')
 
 
 class _File(NamedTuple):
@@ -52,13 +54,18 @@ def _file_response(request: Request, path: str) -> Response:
         raise nothing_here()
     file = _read(path)
     headers = {"ETag": file.etag, "Cache-Control": _CACHED, "Vary": "Accept-Encoding"}
-    if request.headers.get("if-none-match") == file.etag:
+    if _is_known(", ".join(request.headers.getlist("if-none-match")), file.etag):
         return Response(status_code=304, headers=headers)
     accepted = request.headers.get("accept-encoding", "")
     for encoding, content in file.compressed.items():
         if _accepts(accepted, encoding):
             return Response(content, headers={**headers, "Content-Encoding": encoding}, media_type=file.kind)
     return Response(file.content, headers=headers, media_type=file.kind)
+
+
+def _is_known(known: str, etag: str) -> bool:
+    """Return whether a header If-None-Match names an ETag, weak or not, or is `*` (RFC 9110, 13.1.2)."""
+    return known.strip() == "*" or etag in _ETAGS.findall(known)
 
 
 def _accepts(accepted: str, encoding: str) -> bool:

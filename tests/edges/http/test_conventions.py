@@ -113,6 +113,51 @@ def test_a_file_of_the_console_has_an_accepted_encoding(http, accepted, sent):
     assert answer.text.startswith("// The shell")
 
 
+@pytest.mark.parametrize(
+    ("accepted", "sent"),
+    [
+        ("gzip;q=0", None),
+        ("*;q=0", None),
+        ("GZIP ; Q=0.000, br;q=0, zstd;q=0", None),
+        ("*, gzip;q=0", "zstd"),
+        ("zstd;q=0, br;q=0, *", "gzip"),
+        ("zstd;q=0, gzip;q=0.5", "gzip"),
+    ],
+)
+def test_a_long_answer_never_has_a_refused_encoding(http, accepted, sent):
+    answer = http.get("/openapi.json", headers={"Accept-Encoding": accepted})
+    assert answer.headers.get("content-encoding") == sent
+    assert answer.headers["vary"] == "Accept-Encoding"
+    assert answer.json()["openapi"].startswith("3.1")
+
+
+@pytest.mark.parametrize(
+    ("known", "status"),
+    [
+        ("{}", 304),
+        ("W/{}", 304),
+        ('"other", {}', 304),
+        ('"a, b" , W/"other",W/{}', 304),
+        ("*", 304),
+        ('"other"', 200),
+        ('W/"other", "*"', 200),
+        ("", 200),
+    ],
+)
+def test_a_known_file_of_the_console_is_not_sent_again(http, known, status):
+    url = http.base_url.copy_with(path="/console/app.js")
+    etag = http.get(url).headers["etag"]
+    answer = http.get(url, headers={"If-None-Match": known.format(etag)})
+    assert (answer.status_code, answer.headers["etag"]) == (status, etag)
+    assert (answer.content == b"") == (status == 304)
+
+
+def test_each_line_of_known_etags_counts(http):
+    url = http.base_url.copy_with(path="/console/app.js")
+    lines = [("If-None-Match", '"other"'), ("If-None-Match", http.get(url).headers["etag"])]
+    assert http.get(url, headers=lines).status_code == 304
+
+
 def test_a_stream_is_not_compressed(http):
     with http.stream("GET", "/events", headers={"Accept": "text/event-stream", "Accept-Encoding": "gzip"}) as answer:
         assert answer.headers["content-type"].startswith("text/event-stream")
