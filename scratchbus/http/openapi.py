@@ -45,6 +45,10 @@ _PROBLEM: Final[schemas.Schema] = {
             "type": ["string", "null"],
             "description": "The id to retry the write with, as `Idempotency-Key`.",
         },
+        "signs_in_with": {
+            "enum": ["key", "token"],
+            "description": "What identifies a browser here: the key of the server's start, or a token.",
+        },
     },
     "additionalProperties": True,
 }

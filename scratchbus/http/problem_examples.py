@@ -64,11 +64,13 @@ def _rows() -> Iterator[_Row]:
     yield _Row(409, _ERRORS[""][0])  # without If-Match, when the write was based on a version all the same
 
 
+_AS_BEARER: Final = "send one as Authorization: Bearer TOKEN"
+
 _REFUSALS: Final = (
     Refusal(400, "bad-json", "the body is not JSON: expected value at line 1 column 1"),
     Refusal(400, "bad-request", "the path has a control character or a backslash; no name has one"),
-    Refusal(401, "no-token", "this server needs a token; send one as Authorization: Bearer TOKEN"),
-    Refusal(401, "wrong-token", "this token or key is not valid here; send one as Authorization: Bearer TOKEN"),
+    Refusal(401, "no-token", f"this server needs a token; {_AS_BEARER}", signs_in_with="token"),
+    Refusal(401, "wrong-token", f"this token or key is not valid here; {_AS_BEARER}", signs_in_with="token"),
     Refusal(403, "insufficient-scope", "this needs the scope publish; reader has: read"),
     Refusal(403, "foreign-origin", "a page of https://elsewhere.example sent this; only pages of this server may"),
     Refusal(403, "forged-source", "source: you speak as rules; leave it out, or use a token with the scope admin"),

@@ -99,11 +99,19 @@ def test_what_older_versions_stored_matches_the_schema(document, version: int):
 
 def test_problems_declare_the_members_that_clients_use(document):
     problem = document["components"]["schemas"]["Problem"]
-    assert {"expected", "actual", "field", "known", "errors", "event_id"} <= set(problem["properties"])
+    assert {"expected", "actual", "field", "known", "errors", "event_id", "signs_in_with"} <= set(problem["properties"])
     assert problem["required"] == ["type", "title", "status", "detail"]
     validator = Draft202012Validator(problem)
     for each in problem_examples.components().values():
         validator.validate(json.loads(json_bytes(each["value"])))
+
+
+def test_examples_of_unknown_callers_have_the_members_of_real_answers(document, served):
+    with served.client(headers={"User-Agent": "Mozilla/5.0"}) as browser:
+        answer = browser.get("/me")
+    assert answer.status_code == 401
+    for slug in ("no-token", "wrong-token"):
+        assert set(document["components"]["examples"][f"401-{slug}"]["value"]) == set(answer.json())
 
 
 def test_answers_declare_reminder_triggers_and_todo_items(document):
