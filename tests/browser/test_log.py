@@ -105,6 +105,7 @@ def test_enter_goes_from_the_filter_to_the_events(console: Console, bus: Bus) ->
     """By keyboard alone: filter, go to the first event, open it."""
     bus.page("log:enter").add("observation", "found")
     window = console.open("#/log")
+    expect(window.get_by_role("combobox", name="Filter")).to_be_visible()
     window.keyboard.press("/")
     window.keyboard.type("page:log:enter ")
     console.expect_rows("found")
