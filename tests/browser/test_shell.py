@@ -243,7 +243,9 @@ def test_a_revoked_token_is_signed_out(open_console: Opened, served: Served, tmp
         expect(window.locator(".connection.live")).to_be_visible()
         window.wait_for_selector(".slider")
         tokens.add("stays", McpIdentity.of("stays"), scopes=["read"])  # a file without tokens is refused
-        window.evaluate(HIDE, True)  # so that no other request notices it
+        window.evaluate(
+            "Object.defineProperty(document, 'hidden', {value: true})"
+        )  # so that only the stream notices it
         tokens.revoke("leaves")
         expect(window.get_by_text("You are not signed in.")).to_be_visible(timeout=30_000)
 
@@ -562,13 +564,50 @@ def test_changes_behind_a_hidden_window_are_marked(open_console: Opened, served:
     page.archive(gone.id)
     page.update(changed.id, confidence=0.2)
     page.add("observation", "comes")
-    console.expect_rows("comes", "stays", "changes")
     window.evaluate(HIDE, False)
+    console.expect_rows("comes", "stays", "changes")
     expect(window.get_by_text("1 new, 1 changed, 1 left since you looked away")).to_be_visible()
     eventually(lambda: window.locator(".table-row.changed").count() == 2, "two marks")
     window.keyboard.press("m")
     expect(window.locator(".away")).to_be_hidden()
     assert window.locator(".table-row.changed").count() == 0
+
+
+@pytest.mark.browser
+def test_nine_tabs_of_one_browser_show_the_page(open_console: Opened, served: Served, bus: Bus) -> None:
+    """A browser has six connections to one server; those in the background catch up when they are seen."""
+    page = bus.page("shell:tabs")
+    page.add("observation", "first")
+    console = open_console(served)
+    seen = console.open("#/now?page=shell:tabs")
+    seen.context.add_init_script("Object.defineProperty(document, 'hidden', {value: true, configurable: true})")
+    tabs = [seen.context.new_page() for _ in range(8)]
+    for tab in tabs:
+        tab.goto(f"{served.origin}/#/now?page=shell:tabs")
+        expect(tab.locator(".table-body .table-row")).to_have_count(1)
+    page.add("observation", "second")
+    console.expect_rows("second", "first")
+    for tab in (tabs[0], tabs[-1]):
+        tab.evaluate(HIDE, False)
+        expect(tab.locator(".table-body .table-row")).to_have_count(2)
+
+
+@pytest.mark.browser
+def test_a_hidden_window_leaves_its_connection_to_others(open_console: Opened, served: Served, bus: Bus) -> None:
+    """Its stream ends after some seconds; it catches up when it is seen again."""
+    page = bus.page("shell:hidden")
+    page.add("observation", "first")
+    console = open_console(served)
+    console.window.clock.install()
+    with console.window.expect_response("**/api/v1/events?after=*"):
+        window = console.open("#/now?page=shell:hidden")
+    console.expect_rows("first")
+    with window.expect_event("requestfailed", lambda request: "/api/v1/events?after=" in request.url):
+        window.evaluate(HIDE, True)
+        window.clock.run_for(5_000)
+    page.add("observation", "second")
+    window.evaluate(HIDE, False)
+    console.expect_rows("second", "first")
 
 
 @pytest.mark.browser

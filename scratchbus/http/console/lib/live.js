@@ -4,8 +4,7 @@ import { address, get } from "./api.js";
 import { checkCaller, connection, probe, reloadAll } from "./connection.js";
 import { EVENT_KINDS } from "./kinds.js";
 
-const HIDDEN_FOR = 60_000; // then the stream ends, so that forgotten tabs leave connections to others
-
+const HIDDEN_FOR = 5_000; // then the stream ends: a browser has only six connections to one server, for all its tabs
 const SOONEST = 300; // milliseconds until a stream that broke is opened again
 const LATEST = 10_000;
 
@@ -15,6 +14,7 @@ let source = null;
 let last = null; // the bus position after the last event that came
 let waiting = [];
 let hiding = 0;
+let isUnseen = document.hidden; // such as a tab opened in the background: it only notes where the log ends
 let isOpening = false;
 let hasMissed = false; // whether the end of the log could not be read when the views were loaded
 
@@ -39,8 +39,8 @@ export function startStream() {
   });
   document.addEventListener("visibilitychange", () => {
     clearTimeout(hiding);
-    if (document.hidden) hiding = setTimeout(close, HIDDEN_FOR);
-    else open();
+    if (document.hidden) hiding = setTimeout(() => ((isUnseen = true), close()), HIDDEN_FOR);
+    else (isUnseen = false), open();
   });
 }
 
@@ -82,7 +82,7 @@ function openLater() {
 }
 
 function connect() {
-  if (source) return;
+  if (source || isUnseen) return;
   source = new EventSource(address("/events", { after: last }));
   for (const kind of EVENT_KINDS) source.addEventListener(kind, take);
   for (const name of ["position-lost", "rewound"]) source.addEventListener(name, restart);
