@@ -371,3 +371,20 @@ def test_the_actions_on_notes_and_todo_items_name_what_they_change(console: Cons
     window = console.open("#/memory?session=memory-names&tab=todo")
     for verb in ("Correct", "Delete"):
         expect(window.get_by_role("button", name=f"{verb} Ask the bank", exact=True)).to_be_visible()
+
+
+@pytest.mark.browser
+def test_a_long_todo_item_takes_the_whole_width_of_a_narrow_window(
+    open_console: Opened, served: Served, bus: Bus
+) -> None:
+    """A short one stands beside its status."""
+    items = [{"id": "1", "content": "Ask the bank " * 10}, {"id": "2", "content": "Call"}]
+    bus.todo("memory-narrow").write(items)
+    window = open_console(served, width=360, height=740).open("#/memory?session=memory-narrow&tab=todo")
+    expect(window.locator(".todo-item")).to_have_count(2)
+    long, short = window.locator(".todo-item").all()
+    boxes = [each.bounding_box() for each in (long, long.locator(".todo-content"))]
+    outer, inner = (box for box in boxes if box is not None)
+    assert inner["width"] >= 0.9 * outer["width"]
+    tops = short.evaluate("each => [...each.children].slice(0, 2).map(child => child.getBoundingClientRect())")
+    assert tops[1]["left"] >= tops[0]["right"]
