@@ -10,7 +10,7 @@ from playwright.sync_api import Route, expect
 
 from scratchbus import Bus, NewObservation
 from tests.browser.conftest import Console, Opened, address_of, settle
-from tests.browser.serving import Served
+from tests.browser.serving import Served, serve
 from tests.waiting import eventually
 
 
@@ -397,3 +397,15 @@ def test_an_empty_page_shows_a_command_for_this_bus(console: Console, served: Se
     expect(window.locator(".empty pre")).to_have_text(
         re.compile(rf"^scratchbus add risk_alert .* --page now:command --url \S*{served.url.partition('//')[2]}$")
     )
+
+
+@pytest.mark.browser
+def test_an_empty_page_of_a_bus_in_memory_shows_no_command(open_console: Opened) -> None:
+    """Another process cannot reach this bus."""
+    with serve("memory://") as served:
+        console = open_console(served, sees_failures=True)  # when the server ends
+        with console.window.expect_response("**/api/v1/status"):
+            window = console.open("#/now")
+        settle(window)
+        expect(window.locator(".empty").get_by_role("button", name="Add an observation")).to_be_visible()
+        expect(window.locator(".empty pre")).to_have_count(0)

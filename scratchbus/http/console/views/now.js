@@ -119,7 +119,7 @@ const optionsOf = (values) => Object.entries(values).map(([name, value]) => (val
 
 /** What to do on a page without rows. */
 function Nothing({ total }) {
-  const { data: status } = useLoad((signal) => get("/status", {}, { signal }), [], { isTimeless: true });
+  const { data: status, error } = useLoad((signal) => get("/status", {}, { signal }), [], { isTimeless: true });
   if (total > 0 || query.value) {
     return html`<${Empty} title="Nothing fits the filter">
       <p>${total ? `${count(total, "observation")} on this page do not.` : "Closed observations are shown with status:all."}</p>
@@ -129,10 +129,11 @@ function Nothing({ total }) {
     return html`<${Empty} title="The page was empty then"><p>Step on with <kbd>→</kbd>, or go back to live with <kbd>l</kbd>.</p><//>`;
   }
   const options = optionsOf({ page: page.value === "main" ? "" : page.value, bus: status?.bus === "scratchbus" ? "" : status?.bus, url: status?.url.includes("***") ? "" : status?.url });
+  const hasCommands = status ? !status.url.startsWith("memory:") : error !== null; // a bus in memory has no other process
   const isNew = page.value !== "main" && arePagesLoaded.value && !pages.value.some(({ name }) => name === page.value);
   return html`<${Empty} title=${isNew ? `No page is called ${visible(page.value)} yet` : `Nothing is open on the page ${visible(page.value)}`}>
     <p>${isNew ? "It begins with its first observation." : "What daemons and agents add appears here by itself, the most urgent first."}</p>
     ${may("publish") && html`<p><button type="button" class="primary" onClick=${() => addObservation()}>Add an observation</button></p>`}
-    <p>From a shell:</p><pre><${Text} value=${`scratchbus add risk_alert "Card 4242 was used in two countries" --source me${options}`} /></pre>
+    ${hasCommands && html`<p>From a shell:</p><pre><${Text} value=${`scratchbus add risk_alert "Card 4242 was used in two countries" --source me${options}`} /></pre>`}
     <p>${isNew ? html`<button type="button" onClick=${choosePage}>Choose another page</button>` : html`<button type="button" onClick=${() => setFilter("status:all")}>Show closed ones</button>`}</p><//>`;
 }
