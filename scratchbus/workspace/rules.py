@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -91,13 +92,13 @@ def _read(root: Path, path: str, remaining: int) -> Rule | None:
             digest.update(block)
             data = data or block[: MAX_BYTES + 1]
     limit = min(MAX_BYTES, max(remaining, 0))
-    checksum = digest.hexdigest()
+    checksum, encoded = digest.hexdigest(), data.removeprefix(BOM_UTF8)
     try:
-        text = data.decode("utf-8-sig")
+        text = encoded.decode()
     except UnicodeDecodeError as problem:
-        if len(data) <= MAX_BYTES or problem.start < MAX_BYTES - 4:  # else the cut is within a character
+        if len(data) <= MAX_BYTES or problem.start < len(encoded) - 3:  # else the cut is within a character
             return Rule(path, "", checksum, "is not UTF-8 text; save it as UTF-8")
-        text = data[: problem.start].decode("utf-8-sig")
+        text = encoded[: problem.start].decode()
     if "\0" in text:
         return Rule(path, "", checksum, "is binary")
     if len(data) <= limit:

@@ -55,6 +55,16 @@ def test_rules_have_limits(tmp_path: Path):
     assert sum(len(rule.text.encode()) for rule in (first, *others)) <= MAX_TOTAL
 
 
+@pytest.mark.parametrize("start", ["", "a", "aa", "aaa"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_a_long_file_is_cut_between_characters(tmp_path: Path, mark: str, start: str):
+    put(tmp_path, "CLAUDE.md", mark + start + "😀" * MAX_BYTES)
+    (rule,) = read_rules(tmp_path)
+    assert rule.problem == "cut after 32,768 bytes"
+    assert rule.text.removeprefix(start) == "😀" * ((len(rule.text.encode()) - len(start)) // 4)
+    assert MAX_BYTES - 8 < len(rule.text.encode()) <= MAX_BYTES
+
+
 def test_rules_beyond_the_limit_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     for number in range(2 * MAX_FILES):
         put(tmp_path, f".claude/rules/{number:03}.md", f"{number}")
