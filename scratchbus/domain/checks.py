@@ -282,7 +282,7 @@ def check_dedupe_key(key: object) -> str:
 def check_memory_id(noun: str, id: object, field: str = "id", *other_nouns: str) -> str:
     """Return the id of a memory: a noun such as `note`, `_` and a number. Raises InvalidId."""
     nouns = "|".join((noun, *other_nouns))
-    if not isinstance(id, str) or not re.fullmatch(rf"(?:{nouns})_\d{{1,16}}", id):
+    if not isinstance(id, str) or not re.fullmatch(rf"(?:{nouns})_[0-9]{{1,16}}", id):
         raise InvalidId(f"{field}: {shown(id)} is not the id of a {noun}; {noun} ids look like {noun}_1795256156929")
     return id
 

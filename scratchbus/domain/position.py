@@ -12,7 +12,7 @@ from scratchbus.telemetry.lazy import imported_on_first_use
 with imported_on_first_use(__name__):  # it imports pydantic
     from scratchbus.domain import values
 
-_TEXT = re.compile(r"(?:(\d{1,5})/)?(\d{1,15})-(\d{1,15})")
+_TEXT = re.compile(r"(?:(\d{1,5})/)?(\d{1,15})-(\d{1,15})", re.ASCII)
 
 
 class Position(NamedTuple):

@@ -12,7 +12,7 @@ from scratchbus.errors import InvalidField, InvalidId, shown
 PREFIX: Final = "task_"
 """The prefix of a task's subject; the millisecond follows."""
 
-_ID: Final = re.compile(r"(task_\d{1,15})@(.+)")
+_ID: Final = re.compile(r"(task_[0-9]{1,15})@(.+)")
 
 
 class TaskId(NamedTuple):

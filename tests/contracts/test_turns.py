@@ -458,8 +458,9 @@ def test_bad_compactions_are_refused(bus, turns):
             turns.compact("x", turns=given)
     with pytest.raises(NotFound, match="there is no turn_1"):
         turns.compact("x", turns=["turn_1"], event_id="e1")
-    with pytest.raises(InvalidId):
-        turns.list(after="5")
+    for after in ("5", "turn_٥"):
+        with pytest.raises(InvalidId):
+            turns.list(after=after)
     assert log_length(bus) == 1
 
 

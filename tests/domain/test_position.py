@@ -31,7 +31,7 @@ def test_the_text_names_any_shard_but_the_first():
 
 
 @pytest.mark.parametrize(
-    "text", ["", "5", "5-", "-7", "5-7-9", "a-b", " 5-7", "5-7\n", "x/5-7", "1/2/5-7", "-1-7", "1" * 16 + "-1"]
+    "text", ["", "5", "5-", "-7", "5-7-9", "a-b", " 5-7", "5-7\n", "x/5-7", "1/2/5-7", "-1-7", "1" * 16 + "-1", "٥-٧"]
 )
 def test_an_invalid_position_is_refused(text):
     with pytest.raises(InvalidPosition, match="write it as <ms>-<seq>"):

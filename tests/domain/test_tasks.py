@@ -12,7 +12,7 @@ def test_a_task_id_names_its_session():
     assert str(task_id(text)) == text
 
 
-@pytest.mark.parametrize("text", ["", None, 7, "task_x@s", "1768000000000@s", "task_1768000000000"])
+@pytest.mark.parametrize("text", ["", None, 7, "task_x@s", "task_٥@s", "1768000000000@s", "task_1768000000000"])
 def test_an_invalid_task_id_is_refused(text):
     with pytest.raises(InvalidId):
         task_id(text)
