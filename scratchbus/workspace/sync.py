@@ -168,7 +168,7 @@ class WorkspaceSync:
             file = settled(self._notes_file.path, self._notes_file.read)
             content, revision = self._notepad.read_with_revision()
             self._check_open()
-            printable = content.replace("\0", "\ufffd")  # else the file would be binary
+            printable = content.replace("\0", "\ufffd").lstrip("\ufeff")  # no binary file, nor a byte order mark
             base = self._notes_base(synced, printable)
             after = printable if file.is_blank else merge_text(base, file.text, printable)
             try:

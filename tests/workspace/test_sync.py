@@ -62,6 +62,14 @@ def test_missing_files_are_written(bus: Bus, project: Path, sync: WorkspaceSync)
     assert bus.notepad("s1").read() == "Q3 is off"
 
 
+def test_a_byte_order_mark_in_the_notepad_stays_there(bus: Bus, project: Path, sync: WorkspaceSync):
+    bus.notepad("s1").write("\ufeffQ3 is off")
+    assert sync.run().wrote == ("TODO.md", "NOTES.md")
+    assert (project / "NOTES.md").read_bytes() == b"Q3 is off"
+    assert sync.run().wrote == ()
+    assert bus.notepad("s1").read() == "\ufeffQ3 is off"
+
+
 def test_a_file_without_items_keeps_its_heading(bus: Bus, project: Path, sync: WorkspaceSync):
     (project / "TODO.md").write_text("- [ ] one\n")
     sync.run()
