@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -49,13 +50,14 @@ def watch_preferences(
 ) -> None:
     """Sync a section of a text file with the preferences of a scope until `stop` is set; see `watch_workspace`."""
     path, preferences = Path(file), bus.preferences(scope)
-    names = {path.name, path.resolve().name}  # a link may lead to a file beside it
+    directory = Path(os.path.realpath(path.parent))  # unlike `resolve`, it takes a loop of links
+    names = {path.name, os.path.basename(os.path.realpath(path))}  # a link may lead to a file beside it
 
     def sync() -> Synced:
         settled(path, lambda: None)
         return preferences.sync(path)
 
-    _watch(_Watched(bus, path.parent.resolve(), names, f"knowledge:{scope}", _OF_PREFERENCES, sync), report, stop)
+    _watch(_Watched(bus, directory, names, f"knowledge:{scope}", _OF_PREFERENCES, sync), report, stop)
 
 
 def _watch(watched: _Watched, report: Callable[[Any], object], stop: threading.Event) -> None:

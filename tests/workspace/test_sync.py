@@ -533,3 +533,18 @@ def test_a_watch_of_preferences_follows_both_sides(bus: Bus, project: Path):
     assert not watching.is_alive()
     assert file.read_text().startswith("# Rules\n")
     assert sum(isinstance(each, InvalidInput) for each in reported) == 1
+
+
+def test_a_watch_reports_a_loop_of_links(bus: Bus, project: Path):
+    file = project / "AGENTS.md"
+    file.symlink_to("AGENTS.md")
+    reported: list[Any] = []
+    stop = threading.Event()
+
+    def report(result: Any) -> None:
+        reported.append(result)
+        stop.set()
+
+    watch_preferences(bus, "ada/shop", file, report, stop)
+    (problem,) = reported
+    assert isinstance(problem, InvalidInput)
