@@ -19,7 +19,9 @@ from scratchbus import (
     Bus,
     BusPosition,
     Erased,
+    Notepad,
     Position,
+    Todo,
     TodoItem,
     TodoList,
     embedded_directory,
@@ -34,7 +36,7 @@ from scratchbus.errors import (
     SessionOver,
     TooLarge,
 )
-from scratchbus.workspace.checklist import Entry, content_of, edited, entries, on_one_line
+from scratchbus.workspace.checklist import Entry, content_of, edited, entries, lines_of, on_one_line
 from scratchbus.workspace.merge import Named, merge_items, merge_text
 from scratchbus.workspace.shared_file import FileChanged, SharedFile, settled
 
@@ -169,8 +171,10 @@ class WorkspaceSync:
             content, revision = self._notepad.read_with_revision()
             self._check_open()
             printable = content.replace("\0", "\ufffd").lstrip("\ufeff")  # no binary file, nor a byte order mark
-            base = self._notes_base(synced, printable)
-            after = printable if file.is_blank else merge_text(base, file.text, printable)
+            base, text = self._notes_base(synced, printable), file.text
+            if base is None:
+                base, text = "", _without_lines(text, synced.notes)
+            after = printable if file.is_blank else merge_text(base, text, printable)
             try:
                 if after != printable:
                     self._notepad.write(after, revision=revision)
@@ -192,13 +196,18 @@ class WorkspaceSync:
         if record is not None and record.ended:
             raise SessionOver(self.session)
 
-    def _notes_base(self, synced: MergeBase, on_bus: str) -> str:
-        """Return the last common notes; none if they changed and are from another log, such as a lost one."""
+    def _notes_base(self, synced: MergeBase, on_bus: str) -> str | None:
+        """Return the last common notes, "" if they changed and are from another log, such as a lost one.
+
+        Return None if they were erased since: none of their lines may reach the bus again.
+        """
         if synced.notes and synced.notes != on_bus:
             try:
-                self._notepad.as_of(synced.notes_position)
+                then = self._notepad.as_of(synced.notes_position)
             except (InvalidInput, NotFound, PositionLost, LogRewound):
                 return ""
+            if not then and _was_erased(self._notepad, synced.notes_position):
+                return None
         return synced.notes
 
     def _base(self, synced: MergeBase, bus: list[Named]) -> dict[str, Entry]:
@@ -209,20 +218,27 @@ class WorkspaceSync:
                 had = {item.id for item in self._todo.as_of(synced.position).todos}
             except (InvalidInput, NotFound, PositionLost, LogRewound):
                 return {}
-            if not missing <= had and not self._was_erased(synced.position):
+            if not missing <= had and not _was_erased(self._todo, synced.position):
                 return {}  # another log, such as a new engine's: items missing there were not removed
         return synced.items
 
-    def _was_erased(self, synced_at: str) -> bool:
-        """Return whether the todo list that the log had at the last sync was erased since."""
-        ends = BusPosition.parse(synced_at).shards
-        for event in self._todo.history():
-            end = next((each for each in ends if each.shard == event.position.shard), None)
-            if end is not None and isinstance(event, Erased) and event.positions:
-                first = Position.parse(event.positions[0])
-                if first[:2] <= end[:2] < event.position[:2]:
-                    return True
-        return False
+
+def _was_erased(memory: Todo | Notepad, synced_at: str) -> bool:
+    """Return whether the todo list or notepad that the log had at the last sync was erased since."""
+    ends = BusPosition.parse(synced_at).shards
+    for event in memory.history():
+        end = next((each for each in ends if each.shard == event.position.shard), None)
+        if end is not None and isinstance(event, Erased) and event.positions:
+            first = Position.parse(event.positions[0])
+            if first[:2] <= end[:2] < event.position[:2]:
+                return True
+    return False
+
+
+def _without_lines(text: str, removed: str) -> str:
+    """Return a text without the lines of another one."""
+    lines = {line.rstrip("\r\n") for line in lines_of(removed)}
+    return "".join(line for line in lines_of(text) if line.rstrip("\r\n") not in lines)
 
 
 def _unless_blank(text: str) -> str:
