@@ -142,8 +142,8 @@ class WorkspaceSync:
             self._check_open()
             text = _unless_blank(file.text)
             bus = [(item.id, Entry(on_one_line(item.content), item.status)) for item in todo.todos]
-            base = {} if file.is_blank else self._base(synced, bus)
             on_file = entries(text)
+            base = {} if file.is_blank else self._base(synced, bus, on_file)
             if len(on_file) - len(base) > MAX_TODO_ITEMS:  # before the merge, which takes long for many items
                 raise _too_many(len(on_file))
             merged = merge_items(base, on_file, bus)
@@ -210,16 +210,21 @@ class WorkspaceSync:
                 return None
         return synced.notes
 
-    def _base(self, synced: MergeBase, bus: list[Named]) -> dict[str, Entry]:
-        """Return the last common items; none if the log never had those now missing on the bus."""
+    def _base(self, synced: MergeBase, bus: list[Named], on_file: list[Entry]) -> dict[str, Entry]:
+        """Return the last common items; none if the log never had those now missing on the bus.
+
+        If they were erased, they have their statuses in the file: a ticked box must not bring one back.
+        """
         missing = synced.items.keys() - dict(bus).keys()
         if missing:
             try:
                 had = {item.id for item in self._todo.as_of(synced.position).todos}
             except (InvalidInput, NotFound, PositionLost, LogRewound):
                 return {}
-            if not missing <= had and not _was_erased(self._todo, synced.position):
-                return {}  # another log, such as a new engine's: items missing there were not removed
+            if not missing <= had:
+                if not _was_erased(self._todo, synced.position):
+                    return {}  # another log, such as a new engine's: items missing there were not removed
+                return _with_statuses(synced.items, on_file)
         return synced.items
 
 
@@ -233,6 +238,14 @@ def _was_erased(memory: Todo | Notepad, synced_at: str) -> bool:
             if first[:2] <= end[:2] < event.position[:2]:
                 return True
     return False
+
+
+def _with_statuses(items: dict[str, Entry], on_file: list[Entry]) -> dict[str, Entry]:
+    """Return items with the statuses of those in a file that have the same texts, in the same order."""
+    found: dict[str, list[Entry]] = {}
+    for entry in on_file:
+        found.setdefault(entry.text, []).append(entry)
+    return {id: found[entry.text].pop(0) if found.get(entry.text) else entry for id, entry in items.items()}
 
 
 def _without_lines(text: str, removed: str) -> str:

@@ -181,6 +181,17 @@ def test_erased_notes_stay_erased_when_the_file_has_changed(bus: Bus, project: P
     assert sync.run().wrote == ()
 
 
+def test_an_erased_item_stays_erased_when_its_box_was_ticked(bus: Bus, project: Path, sync: WorkspaceSync):
+    bus.todo("s1").write([{"id": id, "content": "call Zoe"} for id in ("a", "b")] + [{"id": "c", "content": "two"}])
+    sync.run()
+    save(project / "TODO.md", "- [x] call Zoe\n- [ ] call Zoe\n- [ ] two\n- [ ] three\n")
+    bus.page("session:s1").erase("todo", reason="asked for")
+    sync.run()
+    assert (project / "TODO.md").read_text() == "- [ ] three\n"
+    assert [content for _, content, _ in todos(bus)] == ["three"]
+    assert "Zoe" not in str([event.model_dump() for event in bus.events()])
+
+
 def test_the_end_of_a_session_does_not_empty_the_files(bus: Bus, project: Path, sync: WorkspaceSync):
     bus.todo("s1").write([{"id": "a", "content": "one"}])
     sync.run()
