@@ -1,12 +1,13 @@
-"""JSON Schemas of context and metadata, whose patterns are matched in linear time.
+"""JSON Schemas of context and metadata, which are checked in linear time.
 
-jsonschema itself would use Python's `re`, which may backtrack for hours. Only this module imports jsonschema, and it is
-imported for the first schema: most registries have none, and the import takes longer than hundreds of writes.
+jsonschema itself would use Python's `re`, which may backtrack for hours, and would compare each of the `uniqueItems`
+with all others. Only this module imports jsonschema, and it is imported for the first schema: most registries have
+none, and the import takes longer than hundreds of writes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
@@ -76,6 +77,21 @@ def _additional_properties(
     yield from Draft202012Validator.VALIDATORS["additionalProperties"](validator, schema, value, parent)
 
 
+def _unique_items(_validator: Any, is_unique: bool, value: Any, _schema: Any) -> Iterator[ValidationError]:
+    if is_unique and isinstance(value, list) and len(set(map(_comparable, value))) < len(value):
+        yield ValidationError(f"{value!r} has non-unique elements")
+
+
+def _comparable(value: Any) -> Hashable:
+    """Return a hashable form of a JSON value that is equal for equal values: 1 equals 1.0, but not true."""
+    if isinstance(value, dict):
+        return dict, frozenset((name, _comparable(inner)) for name, inner in value.items())
+    if isinstance(value, list):
+        return list, tuple(map(_comparable, value))
+    hashable: Hashable = (bool, value) if isinstance(value, bool) else value
+    return hashable
+
+
 _MIXED: Final = "unevaluatedProperties is not supported beside patternProperties; use additionalProperties"
 
 
@@ -87,8 +103,9 @@ _LINEAR: Final = {
     "pattern": _pattern,
     "patternProperties": _pattern_properties,
     "additionalProperties": _additional_properties,
+    "uniqueItems": _unique_items,
 }
-"""The keywords for which jsonschema uses `re`, besides `unevaluatedProperties` together with `patternProperties`."""
+"""The keywords that take jsonschema more than linear time, besides `unevaluatedProperties` and `patternProperties`."""
 
 _FORMATS: Final = FormatChecker(())
 _FORMATS.checkers = Draft202012Validator.FORMAT_CHECKER.checkers | {"regex": (_is_linear, UnfitPattern)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -50,6 +51,14 @@ else:
     assert done.stdout.decode().strip() == ("InvalidField" if keyword == "pattern" or has_schema else "valid")
 
 
+def test_unique_items_are_compared_in_linear_time():
+    validator = compile_schema({"properties": {"a": {"uniqueItems": True}}})
+    value = {"a": [{"name": each} for each in range(1_000)]}
+    began = time.process_time()
+    assert value_problem(validator, value) is None
+    assert time.process_time() - began < 0.2
+
+
 def problem_of(schema, value):
     assert schema_problem(schema) is None
     return value_problem(compile_schema(schema), value)
@@ -69,6 +78,12 @@ def problem_of(schema, value):
         ),
         ({"patternProperties": {"^n_": {}}, "additionalProperties": {"type": "string"}}, [{"b": "x"}], [{"b": 1}]),
         ({"additionalProperties": False}, [{}], [{"a": 1}]),
+        (
+            {"properties": {"a": {"uniqueItems": True}}},
+            [{"a": [1, True, "1", [1], {"b": 1}, None]}, {"a": [{"b": 1}, {"b": True}, {"c": 1}]}, {"a": "aa"}],
+            [{"a": [1, 1.0]}, {"a": [{"b": [1], "c": 0}, {"c": 0, "b": [1]}]}, {"a": [None, None]}],
+        ),
+        ({"properties": {"a": {"uniqueItems": False}}}, [{"a": [1, 1]}], []),
         ({"properties": {"a": {}}, "unevaluatedProperties": False}, [{"a": 1}], [{"b": 1}]),
         ({"properties": {"a": {"$ref": "#/$defs/t"}}, "$defs": {"t": {"pattern": "^x"}}}, [{"a": "x"}], [{"a": "y"}]),
         ({"properties": {"a": {"const": {"pattern": "(?=x)"}}}}, [{"a": {"pattern": "(?=x)"}}], [{"a": 1}]),
