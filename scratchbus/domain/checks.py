@@ -38,6 +38,7 @@ PLAIN_LABEL = rf"[!-~]{{1,{MAX_LABEL}}}"
 """The pattern that nearly all labels match."""
 
 _MAX_FLAT_ITEMS, _MAX_FLAT_TEXT = 32, 4_096  # far below MAX_BYTES, even if every character is escaped
+_MAX_COUNTED = 10_000  # levels
 _MAX_FLAT_NUMBER = 10**15  # JSON has the same digits for it as Python, as an int and as a float
 _STR, _NUMBERS, _SCALARS = frozenset({str}), frozenset({int, float}), frozenset({str, int, float, bool, type(None)})
 
@@ -175,15 +176,13 @@ def _from_json(field: str, text: str) -> Any:
 
 
 def _check_depth(field: str, value: Any) -> None:
+    """Raise TooLarge for a value with too many levels, of which at most `_MAX_COUNTED` are counted."""
     level, depth = [value], 0
-    while level:
+    while level and depth < _MAX_COUNTED:
         depth += 1
-        inner = (
-            child
-            for container in level
-            for child in (container.values() if isinstance(container, Mapping) else container)
-        )
-        level = [child for child in inner if isinstance(child, dict | list)]
+        children = (each.values() if isinstance(each, Mapping) else each for each in level)
+        inner = {id(child): child for each in children for child in each if isinstance(child, dict | list)}
+        level = [*inner.values()]
     if depth > MAX_DEPTH:
         raise TooLarge(field, depth, MAX_DEPTH, "levels", "nest it less") from None
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scratchbus.commands.change import Clear
 from scratchbus.commands.turns import CompactTurns
 from scratchbus.domain.checks import check_evidence, check_limit, check_object, check_tags
-from scratchbus.errors import InvalidInput
+from scratchbus.errors import InvalidInput, TooLarge
 
 NUMBERS = st.integers() | st.floats() | st.sampled_from([10**15, 10**15 + 1, -(10**15), 1e15, -0.0, math.nan, math.inf])
 SCALARS = st.none() | st.booleans() | NUMBERS | st.text(max_size=20) | st.binary(max_size=2)
@@ -59,6 +59,24 @@ def test_a_limit_that_is_too_large_is_not_told_to_have_none(limit: object, has_a
 def test_a_key_that_json_cannot_hold_is_refused(key: object) -> None:
     with pytest.raises(InvalidInput):
         check_object("context", {key: "plain"})
+
+
+def test_a_shared_list_is_counted_once_per_level() -> None:
+    shared: list[Any] = []
+    for _ in range(1_500):
+        shared = [shared, shared]
+    with pytest.raises(TooLarge, match="context: 1502 levels is over the limit of 100"):
+        check_object("context", {"a": shared})
+
+
+def test_a_deep_object_that_contains_itself_is_refused() -> None:
+    inner: dict[str, Any] = {}
+    outer: dict[str, Any] = inner
+    for _ in range(1_500):
+        outer = {"a": outer}
+    inner["a"] = inner
+    with pytest.raises(TooLarge, match="context: 10000 levels is over the limit of 100"):
+        check_object("context", outer)
 
 
 def test_a_checked_object_is_independent_of_the_callers() -> None:
