@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from scratchbus.domain.observation import Observation
+from scratchbus.errors import InvalidField
 
 HALF_LIFE = timedelta(days=1)
 """Without news for this long, an observation is half as urgent."""
@@ -19,7 +20,11 @@ def urgency(observation: Observation, now: datetime, half_life: timedelta = HALF
 
     Urgency starts at the priority of the type times the confidence. Each doubling of the sightings closes a fifth of
     the gap to 100; each half-life since the last change halves the result.
+
+    Raises InvalidField unless the half-life is positive.
     """
+    if half_life <= timedelta(0):
+        raise InvalidField("half_life", f"{half_life} is not above 0; give a time such as timedelta(days=1)")
     base = observation.priority / 100 * observation.confidence
     if base == 0:
         return 0.0
@@ -31,6 +36,9 @@ def urgency(observation: Observation, now: datetime, half_life: timedelta = HALF
 def by_urgency(
     observations: Iterable[Observation], now: datetime, half_life: timedelta = HALF_LIFE
 ) -> list[tuple[float, Observation]]:
-    """Return each observation with its urgency, the most urgent first; among equals, the oldest first."""
+    """Return each observation with its urgency, the most urgent first; among equals, the oldest first.
+
+    Raises InvalidField unless the half-life is positive.
+    """
     ranked = [(urgency(observation, now, half_life), observation) for observation in observations]
     return sorted(ranked, key=lambda pair: (-pair[0], pair[1].added))

@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,6 +10,7 @@ from daemons.router import THRESHOLD
 from scratchbus import Observation
 from scratchbus.domain.urgency import HALF_LIFE, by_urgency, urgency
 from scratchbus.domain.values import millis
+from scratchbus.errors import InvalidField
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
@@ -33,6 +35,12 @@ def test_urgency_halves_after_a_half_life_of_silence():
 def test_an_attack_passes_the_threshold_with_the_third_attempt():
     urgencies = [urgency(observation(occurrences=times), NOW) for times in (1, 2, 3)]
     assert [each >= THRESHOLD for each in urgencies] == [False, False, True]
+
+
+@pytest.mark.parametrize("half_life", [timedelta(0), timedelta(days=-1)])
+def test_a_half_life_is_positive(half_life):
+    with pytest.raises(InvalidField, match=r"half_life: .* is not above 0"):
+        by_urgency([observation(age=HALF_LIFE)], NOW, half_life)
 
 
 def test_zero_confidence_is_never_urgent():
