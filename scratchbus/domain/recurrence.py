@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from scratchbus.domain.checks import check_length
 from scratchbus.domain.times import read_duration
 from scratchbus.domain.values import duration_ms, millis, moment
 from scratchbus.errors import InvalidField, InvalidTTL, shown
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 MIN_MS = 1_000
 """The shortest interval."""
 
+MAX_TEXT = 256
+"""The most characters of an interval or a cron expression: each evaluation takes time quadratic in its length."""
+
 _LONGEST_GAP = timedelta(days=366 * 41)
 """Longer than between two slots of any cron expression: a 29 February may be on a certain weekday after 40 years."""
 
@@ -22,8 +26,9 @@ _FIELDS = 5  # of a cron expression
 
 
 def check_every(text: object) -> str:
-    """Return the text if it is an interval or a cron expression. Raises InvalidField."""
+    """Return the text if it is an interval or a cron expression. Raises InvalidField, and TooLarge for a long text."""
     if isinstance(text, str):
+        check_length("every", text, MAX_TEXT)
         try:
             next_slot(text, 0, 0)
         except (InvalidTTL, ValueError):

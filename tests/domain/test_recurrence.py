@@ -9,7 +9,7 @@ import pytest
 
 from scratchbus.domain.recurrence import check_every, first_slot, next_slot
 from scratchbus.domain.values import millis
-from scratchbus.errors import InvalidField
+from scratchbus.errors import InvalidField, TooLarge
 
 
 @pytest.mark.parametrize("every", ["0 0 31 4,6,9,11 *", "0 0 30 2 *"])
@@ -44,6 +44,13 @@ def test_any_other_recurrence_is_refused(every: object) -> None:
     assert refused.value.field == "every"
 
 
+@pytest.mark.parametrize("every", ["0," * 120 + "0 0 * * *", "1h" + " 0s" * 84])
+def test_a_recurrence_has_at_most_256_characters(every: str) -> None:
+    check_every(every)
+    with pytest.raises(TooLarge, match="every: 257 characters is over the limit of 256"):
+        check_every(every.ljust(257))
+
+
 def test_slots_of_an_interval_are_counted_from_one_slot() -> None:
     slot, minute = 1_000_000, 60_000
     assert next_slot("1m", slot, slot - 1) == next_slot("1m", slot, 0) == slot
@@ -62,3 +69,9 @@ def test_the_first_slot_of_cron_is_never_before_the_start() -> None:
     assert first_slot("0 * * * *", now, None) == millis(now) + 3_600_000
     assert first_slot("0 * * * *", now, later) == millis(later)
     assert first_slot("30 * * * *", now, later) == millis(later) + 1_800_000
+
+
+def test_a_start_just_after_a_slot_of_cron_begins_with_the_next_one() -> None:
+    noon = datetime(2026, 3, 4, 12, tzinfo=UTC)
+    start = noon.replace(microsecond=1_000)
+    assert first_slot("0 * * * *", noon, start) == millis(noon) + 3_600_000
