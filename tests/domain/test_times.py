@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -125,3 +126,12 @@ def test_as_when_accepts_positions_and_moments():
     assert as_when("3/1-2") == Position(1, 2, 3)
     assert as_when("1-2,3-4") == BusPosition((Position(1, 2), Position(3, 4, 1)))
     assert as_when("2026-01-31") == datetime(2026, 1, 31, tzinfo=UTC)
+
+
+def test_a_naive_time_is_in_utc_wherever_the_machine_is(monkeypatch: pytest.MonkeyPatch):
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "XYZ5")
+        time.tzset()
+        found = as_time("when", NOW.replace(tzinfo=None)), as_time("when", "2026-03-04T15:30")
+    time.tzset()
+    assert found == (NOW, NOW)
