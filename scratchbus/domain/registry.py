@@ -163,11 +163,20 @@ class Registry:
         return RegistryChanges(
             added=tuple(sorted(self.types.keys() - old.types.keys())),
             removed=tuple(sorted(old.types.keys() - self.types.keys())),
-            changed=tuple(name for name in common if self.types[name] != old.types[name]),
+            changed=tuple(name for name in common if _differ(self.types[name], old.types[name])),
             lifecycle_changed=tuple(
                 name for name in common if not self.types[name].lifecycle.same_table(old.types[name].lifecycle)
             ),
         )
+
+
+def _differ(one: ObservationType, other: ObservationType) -> bool:
+    """Return whether two types differ; to Python, two schemas with 1 and true at the same place are equal."""
+    return one != other or _schemas(one) != _schemas(other)
+
+
+def _schemas(kind: ObservationType) -> str:
+    return json.dumps((kind.context_schema, kind.metadata_schema), sort_keys=True, default=dict)
 
 
 def _lasting(value: Lasting, default: int | None) -> int | None:

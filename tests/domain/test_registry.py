@@ -101,6 +101,15 @@ def test_changes_list_added_removed_and_changed_types():
     assert changes.needs_none_open == ("goes", "turns")
 
 
+@pytest.mark.parametrize("field", ["context", "metadata"])
+def test_true_instead_of_1_in_a_schema_is_a_change(field):
+    old, new = (
+        parsed(f"types: {{x: {{{field}: {{properties: {{a: {{enum: [{each}]}}}}}}}}}}") for each in ("1", "true")
+    )
+    assert new.changes_from(old).changed == ("x",)
+    assert new.changes_from(new).changed == ()
+
+
 def test_comments_and_lifecycle_names_are_not_changes():
     old = parsed(TICKET + "types: {x: {lifecycle: ticket}}")
     new = parsed(TICKET.replace("ticket:", "bug:") + "# renamed\ntypes: {x: {lifecycle: bug}}")
