@@ -114,6 +114,7 @@ def add_all(core: Core, page: str, items: Sequence[dict[str, Any]], event_id: st
         if blockers:
             yield from check_blockers(core, page, blockers)
     except InvalidInput as error:
+        types = core.registry.types  # a newer registry, if a type of an item was unknown
         earlier = yield from earlier_additions(
             core, page, items, event_id,
             lambda then, ids, given: decide(then, ids, settings, types[given["type"]], given, page, cause_fields),

@@ -11,6 +11,7 @@ import pytest
 
 from scratchbus import ItemChange, NewObservation
 from scratchbus.commands import add
+from scratchbus.domain.registry_yaml import parse_registry
 from scratchbus.engine.steps import Interrupted
 from scratchbus.errors import (
     EngineUnreachable,
@@ -811,3 +812,12 @@ def test_a_retried_use_of_items_writes_nothing(bus):
     with pytest.raises(EventIdReused, match="'once' was used before"):
         items.put(("a",), "x", {"n": 1}, event_id="once")
     assert log_length(bus) == length
+
+
+@pytest.mark.engines(*ONE)
+def test_a_refused_addition_of_a_type_published_since_says_why(bus, page, connect):
+    other = connect().page(page.name)
+    bus.push_types(parse_registry("types: {brand_new: }", "types"))
+    once = bus.converse(bounded_event_id(bus.core.log, page.name))
+    with pytest.raises(InvalidTTL, match="expires_at"):
+        other.add("brand_new", "x", expires_at=PAST, event_id=once)
