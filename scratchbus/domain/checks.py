@@ -263,11 +263,11 @@ def check_trigger(trigger: object) -> dict[str, Any] | None:
     unknown = [key for key in trigger if key not in _TRIGGERS]
     if unknown:
         raise UnknownField(f"remind_on.{key_text(unknown[0])}", _TRIGGERS)
-    if not trigger:
-        raise InvalidField("remind_on", f"is empty; give at least one of: {', '.join(_TRIGGERS)}")
     checked: dict[str, Any] = {key: check_label(f"remind_on.{key}", trigger[key]) for key in trigger if key != "tags"}
     if "tags" in trigger:
         checked["tags"] = check_tags(trigger["tags"], MAX_LABEL)
+    if not any(checked.values()):  # every event would meet it
+        raise InvalidField("remind_on", f"is empty; give at least one of: {', '.join(_TRIGGERS)}")
     return checked
 
 
