@@ -202,5 +202,6 @@ def _is_in_value(path: Path) -> bool:
 
 
 def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _MAX_LINE else line[: _MAX_LINE - 1] + "…"
+    """Return a text in one line; a long one loses its middle, since the problem may be named after a value."""
+    line, half = " ".join(text.split()), _MAX_LINE // 2
+    return line if len(line) <= _MAX_LINE else f"{line[:half]}…{line[1 - half :]}"

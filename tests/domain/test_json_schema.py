@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import time
@@ -128,3 +129,34 @@ def test_a_reference_to_something_that_is_no_schema_refuses_the_value(part):
 def test_a_reference_in_a_property_named_const_must_be_defined():
     schema = {"properties": {"const": {"$ref": "#/no"}}}
     assert schema_problem(schema).path == ("properties", "const", "$ref")
+
+
+def test_a_long_value_does_not_hide_its_problem():
+    problem = problem_of({"properties": {"a": {"maxLength": 3}}}, {"a": "x" * 1_000})
+    assert problem.message == f"'{'x' * 99}…{'x' * 86}' is too long"
+    assert (problem.path, len(problem.message)) == (("a",), 200)
+
+
+def test_the_path_of_a_problem_leads_to_the_value():
+    schema = {"properties": {"a": {"items": {"properties": {"b": {"type": "integer"}}}}}}
+    assert problem_of(schema, {"a": [{"b": 1}, {"b": "x"}]}).path == ("a", 1, "b")
+
+
+@pytest.mark.parametrize(
+    ("schema", "path", "message"),
+    [
+        ({"$schema": "http://json-schema.org/draft-07/schema#"}, ("$schema",), "only .* is supported"),
+        ({"properties": {"a": {"pattern": "("}}}, ("properties", "a", "pattern"), "is not a regular expression"),
+        ({"properties": {"a": {"pattern": "(?=a)"}}}, ("properties", "a", "pattern"), "searched for in linear time"),
+        ({"patternProperties": {"a": {}}, "allOf": [{"unevaluatedProperties": False}]}, (), "is not supported beside"),
+        ({"allOf": [{"$ref": "#/no"}]}, ("allOf", 0, "$ref"), "'#/no' is not defined"),
+        ({"$dynamicRef": "#no"}, ("$dynamicRef",), "'#no' is not defined"),
+        ({"properties": {"default": {"$ref": "#/no"}}}, ("properties", "default", "$ref"), "'#/no' is not defined"),
+        ({"title": "x", "$ref": "#/title"}, ("$ref",), "leads to something that is not a schema"),
+    ],
+    ids=str,
+)
+def test_an_unusable_schema_is_refused_with_its_path(schema, path, message):
+    problem = schema_problem(schema)
+    assert problem.path == path
+    assert re.search(message, problem.message)
