@@ -71,6 +71,11 @@ def test_a_limit_that_is_too_large_is_not_told_to_have_none(limit: object, has_a
     assert str(refused.value).endswith("; use None for no limit") is has_advice
 
 
+@pytest.mark.parametrize("limit", [None, 1, 2**53 - 1])
+def test_a_limit_is_positive_or_none(limit: int | None) -> None:
+    check_limit(limit)
+
+
 @pytest.mark.parametrize("key", ["\ud800", 1, None, True])
 def test_a_key_that_json_cannot_hold_is_refused(key: object) -> None:
     with pytest.raises(InvalidInput):
