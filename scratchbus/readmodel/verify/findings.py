@@ -12,9 +12,9 @@ MAX_FINDINGS = 1_000
 class Finding(NamedTuple):
     """A difference between the engine and the log.
 
-    `kind` is one of: gap, order, batch, chain, event, tail, checkpoint, head, room, key, page, id, document, paged,
-    index, due, relation, position, snapshot, rejected, foreign, archive, import, unknown. `where` is the key with the
-    member, the position in the log, or the file; `what` describes the fault.
+    `kind` is one of: gap, order, batch, chain, event, tail, floor, erased, checkpoint, head, room, key, page, id,
+    document, paged, index, due, relation, position, snapshot, rejected, foreign, archive, import, unknown. `where` is
+    the key with the member, the position in the log, or the file; `what` describes the fault.
     """
 
     kind: str

@@ -49,14 +49,15 @@ class PagedOutCheck:
 
     def run(self) -> Step[None]:
         """Compare each of them."""
-        for page in self._wanted.tip.pages:
+        for page in filter(self._is_readable, self._wanted.tip.pages):
             tables = yield from ask(self._shard, "HGETALL", PageKeys(self._keys, page, self._wanted.base.build).tables)
             for name in _names(tables):
                 table = yield from load_table(self._log, self._shard, name)
                 self._wanted.absent |= {(page, id_text(id)) for id in table.ids()}
         pages: dict[str, list[str]] = defaultdict(list)
         for page, id in sorted(self._wanted.absent):
-            pages[page].append(id)
+            if self._is_readable(page):
+                pages[page].append(id)
         for page, ids in pages.items():
             names = PageKeys(self._keys, page, self._wanted.base.build)
             missing = set[str]()
@@ -70,6 +71,11 @@ class PagedOutCheck:
                 f"says that no observation is paged out; some are, on {', '.join(map(shown, sorted(self._unmarked)))}"
             )
             self._verified.add("checkpoint", checkpoint_key(self._keys), what)
+
+    def _is_readable(self, page: str) -> bool:
+        """Return whether the keys of a page have the right types."""
+        names = PageKeys(self._keys, page, self._wanted.base.build)
+        return self._wanted.unreadable.isdisjoint((names.docs, names.tables, names.paged, names.places))
 
     def _compare(self, names: PageKeys, ids: Sequence[str]) -> Step[set[str]]:
         """Compare some observations of a page; return the statuses of paged-out ones that the index does not name."""
@@ -108,6 +114,7 @@ class PagedOutCheck:
         """Check that an observation that was missing in an index, and is stored, was paged in since."""
         document = self._wanted.base.observation(names.page, id)
         keys = [names.index(*each) for each in index_entries(document)] if document is not None else []
+        keys = [key for key in keys if key not in self._wanted.unreadable]
         row, *scores = yield from self._read([("HGET", names.docs, id), *(("ZSCORE", key, id) for key in keys)])
         if row is not None and None in scores and self._wanted.base.observation(names.page, id) == document:
             self._verified.add("paged", f"{names.paged} {id}", "is stored, and missing in an index")

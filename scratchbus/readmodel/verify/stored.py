@@ -62,7 +62,8 @@ class StoredKeys:
     """The keys of a shard: by `base` those of the read model, and by `tip` those that the append script writes.
 
     `absent` are the pages and ids of observations that may be paged out, since their document is not stored, or is
-    missing in an index (`unindexed`): only one read of all of it shows whether they are.
+    missing in an index (`unindexed`): only one read of all of it shows whether they are. `unreadable` are the keys that
+    have the wrong type.
     """
 
     def __init__(self, keys: ShardKeys) -> None:
@@ -72,6 +73,7 @@ class StoredKeys:
         self.tip = ExpectedState()
         self.absent: set[tuple[str, str]] = set()
         self.unindexed: set[tuple[str, str]] = set()
+        self.unreadable: set[str] = set()
         self._ids: dict[str, dict[int, str]] = defaultdict(dict)
         self._ids_at: dict[str, Position] = {}
 

@@ -6,46 +6,32 @@ point before the comparison. So it does not matter what happens between two step
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 
 from scratchbus.engine.steps import Fetch, Step, ask, ask_all, batches, scan
-from scratchbus.errors import ArchiveDamaged, ArchiveForeign, LogRewound, shown
+from scratchbus.errors import ArchiveDamaged, ArchiveForeign, LogRewound
 from scratchbus.eventlog.archive_protocol import LogArchive
 from scratchbus.eventlog.below_floor import read_floor
 from scratchbus.eventlog.bus_log import Log
-from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key, read_unchecked
-from scratchbus.eventlog.foreign import read_foreign, up_to
+from scratchbus.eventlog.checkpoint import checkpoint_key, read_unchecked
 from scratchbus.eventlog.gaps import erased_between, not_erased
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.lag import in_ms
-from scratchbus.eventlog.raw_entries import entry_fields, text_of, texts_of
+from scratchbus.eventlog.raw_entries import text_of, texts_of
 from scratchbus.eventlog.retries import is_of
 from scratchbus.readmodel import snapshots
 from scratchbus.readmodel.rebuild import Progress
 from scratchbus.readmodel.scope import Core
-from scratchbus.readmodel.verify.findings import MAX_FINDINGS, Verified
+from scratchbus.readmodel.verify.ends import EndsCheck
+from scratchbus.readmodel.verify.findings import Verified
+from scratchbus.readmodel.verify.key_names import check_essential, check_types, is_day, recognise
 from scratchbus.readmodel.verify.paged_out import PagedOutCheck
 from scratchbus.readmodel.verify.probe import Moved, Probe, stored_end
 from scratchbus.readmodel.verify.stored import StoredKey, StoredKeys
 
 _AT_ONCE = 500  # members of a key per read
-
-_APART = ("subscription", "dead", "again", "cursor", "checkpoint")
-"""The keys, up to their first colon, that are not compared member by member."""
-
-_APART_WHOLE = (
-    "log", "tail", "origin", "floor", "archiver", "archived", "kept", "meta", "subscriptions", "rebuilding", "erased",
-    "ids:retried", "ids:erased",
-)  # fmt: skip
-"""The whole names of the others."""
-
-_APART_IN_BUILD = ("rejected", "paging", "snapshots:")
-"""The same, of a build of the state; of snapshots, the beginning."""
-
-_DAY = re.compile(r"ids:\d+")
 
 
 def verify(core: Core, progress: Progress | None = None) -> Step[Verified]:
@@ -55,6 +41,8 @@ def verify(core: Core, progress: Progress | None = None) -> Step[Verified]:
     """
     log, verified, done, total = core.log, Verified(), Counter[tuple[int, str]](), 0
     for shard in range(log.shards):
+        if not (yield from check_essential(StoredKeys(log.keys(shard)), Verified())):
+            continue
         total += stored_end((yield from ask(shard, "GET", log.keys(shard).tail)), shard).seq
         if log.archive is not None:
             total += (yield from read_floor(log, shard)).position.seq
@@ -93,6 +81,8 @@ class _Shard:
 
     def verify(self) -> Step[None]:
         """Compare everything. Raises Moved, and the errors of reading the archive."""
+        if not (yield from check_essential(self._wanted, self._verified)):
+            return
         if self._log.archive is not None:
             yield from self._check_archive(self._log.archive)
         try:
@@ -103,20 +93,24 @@ class _Shard:
         self._wanted.base.build = checkpoint.build
         self._wanted.floor = (yield from read_floor(self._log, self._shard)).position
         yield from self._read([])
-        for key in sorted((yield from self._scan()) | self._wanted.names()):
+        keys = sorted((yield from self._scan()) | self._wanted.names())
+        yield from check_types(self._wanted, self._verified, keys)
+        for key in keys:
+            if key in self._wanted.unreadable:
+                continue
             stored = self._wanted.find(key)
             if stored is not None:
                 yield from self._compare(stored)
             elif key.startswith(self._common.positions):
                 yield from self._compare_positions(key)
-            elif _DAY.fullmatch(key.removeprefix(self._keys.tag)):
+            elif is_day(key.removeprefix(self._keys.tag)):
                 yield from self._compare_ids(key)
             else:
-                self._recognise(key.removeprefix(self._keys.tag))
+                recognise(self._wanted, self._verified, key.removeprefix(self._keys.tag))
         yield from PagedOutCheck(self._log, self._wanted, self._verified, self._read).run()
         yield from self._read_snapshots()
         yield from self._compare_rejected()
-        yield from self._compare_ends()
+        yield from EndsCheck(self._log, self._wanted, self._verified, self._read).run()
         base, tip = self._wanted.base, self._wanted.tip
         self._verified.pages = len(tip.pages)
         names = [PageKeys(self._keys, page, base.build) for page in tip.pages]
@@ -209,6 +203,8 @@ class _Shard:
         """Check that all snapshots can be read."""
         for page in self._wanted.tip.pages:
             names = PageKeys(self._keys, page, self._wanted.base.build)
+            if names.snapshots in self._wanted.unreadable:
+                continue
             for position in (yield from snapshots.stored(self._keys, names)):
                 snapshot = yield from snapshots.read(self._keys, names, position)
                 if snapshot is None or (yield from snapshots.load(names, snapshot)) is None:
@@ -226,7 +222,7 @@ class _Shard:
     def _compare_rejected(self) -> Step[None]:
         """Check that exactly the events that cannot be folded were rejected."""
         key, stored_ids, at = self._common.rejected, set[str](), "-"
-        while True:
+        while key not in self._wanted.unreadable:
             (entries,) = yield from self._read([("XRANGE", key, at, "+", "COUNT", _AT_ONCE)])
             stored_ids |= {entry[0].decode() for entry in entries}
             if not entries:
@@ -237,59 +233,3 @@ class _Shard:
                 "is a sound event and was set aside" if id in stored_ids else "cannot be folded and was not set aside"
             )
             self._verified.add("rejected", f"{key} {id}", what)
-
-    def _compare_ends(self) -> Step[None]:
-        """Check the events after the checkpoint, the tail and the checkpoint itself."""
-        tail, row, origin, last = yield from self._read(
-            [
-                ("GET", self._keys.tail),
-                ("GET", checkpoint_key(self._keys)),
-                ("GET", self._keys.origin),
-                ("XREVRANGE", self._keys.log, "+", "-", "COUNT", 1),
-            ]
-        )
-        base, tip = self._wanted.base, self._wanted.tip
-        tail_position = stored_end(tail, self._shard)
-        if last and (tail_position.seq or not origin) and not up_to(tail_position, last):
-            yield from self._list_foreign()
-            last = yield from ask(
-                self._shard, "XRANGE", self._keys.log, tail_position.stream_id, tail_position.stream_id
-            )
-        end = last[0][0] + b"|" + entry_fields(last[0]).get(b"id", b"") if last else b""
-        if (tail or b"") != end:
-            self._verified.add("tail", self._keys.tail, f"is {shown(tail)}, and the log ends at {shown(end)}")
-        if tip.at.seq and not origin:
-            self._verified.add("tail", self._keys.origin, "is missing")
-        checkpoint = Checkpoint.parse(row, self._shard)
-        stored, event = (checkpoint.position.stream_id, checkpoint.event_id), (base.at.stream_id, base.event_id)
-        if checkpoint.position.seq in tip.erased:
-            event = stored  # its tombstone is not folded
-        if row and (*stored, checkpoint.origin) != (*event, (origin or b"").decode()):
-            what = f"is {shown(row)}, and the log has {base.at.stream_id}|{base.event_id} there"
-            self._verified.add("checkpoint", checkpoint_key(self._keys), what)
-
-    def _list_foreign(self) -> Step[None]:
-        """Report the entries behind the tail."""
-        for entry in (yield from read_foreign(self._log, self._shard, MAX_FINDINGS)):
-            where = f"{self._keys.log} {entry.stream_id}"
-            self._verified.add("foreign", where, "was added by hand behind the last event; run `scratchbus repair`")
-
-    def _recognise(self, name: str) -> None:
-        """Report a key that should not exist. Leftovers of other builds do no harm."""
-        kind, _, rest = name.partition(":")
-        if name in _APART_WHOLE or kind in _APART:
-            return
-        is_of_build = kind[:1] == "p" and kind[1:].isdecimal()
-        if is_of_build and (
-            int(kind[1:]) != self._wanted.base.build or "".join(rest.partition(":")[:2]) in _APART_IN_BUILD
-        ):
-            return
-        if kind == "import":
-            what = "is of an import that is at work, or was cut short; import the file again to complete it"
-            self._verified.add("import", self._keys.tag + name, what)
-            return
-        if name == "repaired":
-            what = "is of a repair that is at work, or was cut short; run `scratchbus repair` to complete it"
-            self._verified.add("foreign", self._keys.tag + name, what)
-            return
-        self._verified.add("unknown", self._keys.tag + name, "should not be there")

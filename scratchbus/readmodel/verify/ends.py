@@ -1,0 +1,71 @@
+"""The comparison of both ends of a log, its checkpoint, and the numbers of erased events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from scratchbus.engine.scripts import Command
+from scratchbus.engine.steps import Step, ask
+from scratchbus.errors import shown
+from scratchbus.eventlog.bus_log import Log
+from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key
+from scratchbus.eventlog.foreign import read_foreign, up_to
+from scratchbus.eventlog.raw_entries import entry_fields
+from scratchbus.readmodel.verify.findings import MAX_FINDINGS, Verified
+from scratchbus.readmodel.verify.probe import stored_end
+from scratchbus.readmodel.verify.stored import StoredKeys
+
+
+class EndsCheck:
+    """Compares the ends of one shard's log; `read` reads keys at once."""
+
+    def __init__(
+        self,
+        log: Log,
+        wanted: StoredKeys,
+        verified: Verified,
+        read: Callable[[Iterable[Command]], Step[list[Any]]],
+    ) -> None:
+        self._log = log
+        self._keys = wanted.keys
+        self._shard = wanted.keys.shard
+        self._wanted = wanted
+        self._verified = verified
+        self._read = read
+
+    def run(self) -> Step[None]:
+        """Check the events after the checkpoint, the tail and the checkpoint itself."""
+        tail, row, origin, last = yield from self._read(
+            [
+                ("GET", self._keys.tail),
+                ("GET", checkpoint_key(self._keys)),
+                ("GET", self._keys.origin),
+                ("XREVRANGE", self._keys.log, "+", "-", "COUNT", 1),
+            ]
+        )
+        base, tip = self._wanted.base, self._wanted.tip
+        tail_position = stored_end(tail, self._shard)
+        if last and (tail_position.seq or not origin) and not up_to(tail_position, last):
+            yield from self._list_foreign()
+            last = yield from ask(
+                self._shard, "XRANGE", self._keys.log, tail_position.stream_id, tail_position.stream_id
+            )
+        end = last[0][0] + b"|" + entry_fields(last[0]).get(b"id", b"") if last else b""
+        if (tail or b"") != end:
+            self._verified.add("tail", self._keys.tail, f"is {shown(tail)}, and the log ends at {shown(end)}")
+        if tip.at.seq and not origin:
+            self._verified.add("tail", self._keys.origin, "is missing")
+        checkpoint = Checkpoint.parse(row, self._shard)
+        stored, event = (checkpoint.position.stream_id, checkpoint.event_id), (base.at.stream_id, base.event_id)
+        if checkpoint.position.seq in tip.erased:
+            event = stored  # its tombstone is not folded
+        if row and (*stored, checkpoint.origin) != (*event, (origin or b"").decode()):
+            what = f"is {shown(row)}, and the log has {base.at.stream_id}|{base.event_id} there"
+            self._verified.add("checkpoint", checkpoint_key(self._keys), what)
+
+    def _list_foreign(self) -> Step[None]:
+        """Report the entries behind the tail."""
+        for entry in (yield from read_foreign(self._log, self._shard, MAX_FINDINGS)):
+            where = f"{self._keys.log} {entry.stream_id}"
+            self._verified.add("foreign", where, "was added by hand behind the last event; run `scratchbus repair`")

@@ -1,0 +1,52 @@
+"""Verify finds keys of the wrong type, a wrong floor and wrong numbers of erased events, and names each key."""
+
+from __future__ import annotations
+
+import pytest
+
+from scratchbus import Bus, Page
+from scratchbus.eventlog.keys import PageKeys
+from scratchbus.readmodel.verify.findings import Finding
+from scratchbus.scheduling.paging_out import page_out
+from tests.engines import ONE
+from tests.inspection import keys_of, project, send
+from tests.waiting import eventually
+
+pytestmark = [pytest.mark.engines(*ONE), pytest.mark.damages_the_log]
+
+
+def test_a_key_of_the_wrong_type_is_found(bus: Bus, page: Page) -> None:
+    page.add("observation", "one")
+    key = keys_of(bus).heads("ghost")
+    send(bus, "SET", key, "x")
+    assert bus.verify().findings == [Finding("head", key, "is a string instead of a hash")]
+
+
+def test_any_key_of_the_wrong_type_is_found(bus: Bus, page: Page) -> None:
+    page.add("risk_alert", "open", tags=["t"], owner="agent", dedupe_key="k", ttl="1h", event_id="own")
+    page.erase(page.add("observation", "erased").id, reason="private")
+    page.archive(page.add("observation", "paged out", tags=["t"]).id)
+    project(bus)
+    eventually(lambda: bus.converse(page_out(bus.core, 0)).documents == 1)
+    keys = keys_of(bus)
+    for hash in (PageKeys(keys, "main").snapshots, keys.subscription("all"), keys.dead("all")):
+        send(bus, "HSET", hash, "field", "x")
+    found, tried = send(bus, "KEYS", f"{keys.tag}*"), set[str]()
+    for key in sorted(map(bytes.decode, found)):
+        name = key.removeprefix(keys.tag)
+        tried.add(name.split(":")[0])
+        if name == "meta":
+            continue  # no bus opens without it
+        kept = send(bus, "DUMP", key)
+        send(bus, "DEL", key)
+        send(bus, "RPUSH", key, "x")
+        wrong = [each.where for each in bus.verify().findings if "is a list instead of a" in each.what]
+        send(bus, "RESTORE", key, 0, kept, "REPLACE")
+        assert wrong == [key], name
+    assert tried > {"log", "tail", "origin", "pages", "heads", "open", "keys", "ids", "erased", "checkpoint", "p1"}
+
+
+def test_a_floor_that_cannot_be_read_is_found(bus: Bus, page: Page) -> None:
+    page.add("observation", "one")
+    send(bus, "SET", keys_of(bus).floor, "garbage")
+    assert bus.verify().findings == [Finding("floor", keys_of(bus).floor, 'cannot be read: "garbage"')]
