@@ -49,4 +49,22 @@ def test_any_key_of_the_wrong_type_is_found(bus: Bus, page: Page) -> None:
 def test_a_floor_that_cannot_be_read_is_found(bus: Bus, page: Page) -> None:
     page.add("observation", "one")
     send(bus, "SET", keys_of(bus).floor, "garbage")
-    assert bus.verify().findings == [Finding("floor", keys_of(bus).floor, 'cannot be read: "garbage"')]
+    assert bus.verify().findings == [Finding("floor", keys_of(bus).floor, "cannot be read: b'garbage'")]
+
+
+@pytest.mark.parametrize(
+    ("ms", "seq", "event_id", "problem"),
+    [
+        (0, 1_000, "ghost", "which is not below the end of the log"),
+        (0, 1, "ghost", "and the event there is "),
+        (1, 1, "ghost", "and the log has no event there"),
+    ],
+    ids=["too high", "another event", "no event"],
+)
+def test_a_wrong_floor_is_found(bus: Bus, page: Page, ms: int, seq: int, event_id: str, problem: str) -> None:
+    first = page.history(page.add("observation", "one").id)[0].position
+    page.add("observation", "two")
+    send(bus, "SET", keys_of(bus).floor, f"{first.ms + ms}-{seq}|{event_id}")
+    (found,) = bus.verify().findings
+    assert (found.kind, found.where) == ("floor", keys_of(bus).floor)
+    assert problem in found.what

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from scratchbus.domain.position import Position
 from scratchbus.engine.scripts import Command
-from scratchbus.engine.steps import Step, ask
+from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.errors import shown
+from scratchbus.eventlog.below_floor import Floor
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key
 from scratchbus.eventlog.foreign import read_foreign, up_to
-from scratchbus.eventlog.raw_entries import entry_fields
+from scratchbus.eventlog.gaps import not_erased
+from scratchbus.eventlog.raw_entries import entry_fields, entry_id, entry_position
 from scratchbus.readmodel.verify.findings import MAX_FINDINGS, Verified
 from scratchbus.readmodel.verify.probe import stored_end
 from scratchbus.readmodel.verify.stored import StoredKeys
@@ -36,9 +39,10 @@ class EndsCheck:
 
     def run(self) -> Step[None]:
         """Check the events after the checkpoint, the tail and the checkpoint itself."""
-        tail, row, origin, last = yield from self._read(
+        tail, floor, row, origin, last = yield from self._read(
             [
                 ("GET", self._keys.tail),
+                ("GET", self._keys.floor),
                 ("GET", checkpoint_key(self._keys)),
                 ("GET", self._keys.origin),
                 ("XREVRANGE", self._keys.log, "+", "-", "COUNT", 1),
@@ -56,6 +60,8 @@ class EndsCheck:
             self._verified.add("tail", self._keys.tail, f"is {shown(tail)}, and the log ends at {shown(end)}")
         if tip.at.seq and not origin:
             self._verified.add("tail", self._keys.origin, "is missing")
+        if floor and tail_position.seq:
+            yield from self._check_floor(Floor.parse(floor, origin, self._shard), tail_position)
         checkpoint = Checkpoint.parse(row, self._shard)
         stored, event = (checkpoint.position.stream_id, checkpoint.event_id), (base.at.stream_id, base.event_id)
         if checkpoint.position.seq in tip.erased:
@@ -63,6 +69,23 @@ class EndsCheck:
         if row and (*stored, checkpoint.origin) != (*event, (origin or b"").decode()):
             what = f"is {shown(row)}, and the log has {base.at.stream_id}|{base.event_id} there"
             self._verified.add("checkpoint", checkpoint_key(self._keys), what)
+
+    def _check_floor(self, floor: Floor, tail: Position) -> Step[None]:
+        """Check that the floor is below the tail, and an event of the log if it is not trimmed yet."""
+        stream_id, log = floor.position.stream_id, self._keys.log
+        found, first = yield from ask_all(
+            self._shard, [("XRANGE", log, stream_id, stream_id), ("XRANGE", log, "-", "+", "COUNT", 1)]
+        )  # in this order: an archiver may trim in between
+        is_trimmed = not first or entry_position(first[0], self._shard).seq > floor.position.seq
+        problem = ""
+        if floor.position.seq >= tail.seq:
+            problem = f"which is not below the end of the log, {tail}"
+        elif found and entry_id(found[0]) != floor.event_id:
+            problem = f"and the event there is {entry_id(found[0])}"
+        elif not (found or is_trimmed) and (yield from not_erased(self._keys, [floor.position])):
+            problem = "and the log has no event there"
+        if problem:
+            self._verified.add("floor", self._keys.floor, f"is {floor.position.stream_id}|{floor.event_id}, {problem}")
 
     def _list_foreign(self) -> Step[None]:
         """Report the entries behind the tail."""

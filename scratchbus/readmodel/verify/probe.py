@@ -64,7 +64,7 @@ class Probe:
         """Fold the read model up to the checkpoint, and the rest up to the end of the log; report faults of the log."""
         base, tip = self._wanted.base, self._wanted.tip
         for state, until in ((base, checkpoint), (tip, end)):
-            while state.at < until:
+            while state.at[:2] < until[:2]:  # START has another shard
                 entries = yield from self._read(state.at, until)
                 if not entries:
                     break
