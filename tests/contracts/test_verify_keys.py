@@ -68,3 +68,25 @@ def test_a_wrong_floor_is_found(bus: Bus, page: Page, ms: int, seq: int, event_i
     (found,) = bus.verify().findings
     assert (found.kind, found.where) == ("floor", keys_of(bus).floor)
     assert problem in found.what
+
+
+def test_an_event_of_the_log_that_is_recorded_as_erased_is_found(bus: Bus, page: Page) -> None:
+    page.add("observation", "one")
+    page.erase(page.add("observation", "two").id, reason="private")
+    assert bus.verify().findings == []
+    send(bus, "ZADD", keys_of(bus).erased, 1, 1)
+    what = "is recorded as erased, and is in the log; readers of an archive would skip it"
+    assert bus.verify().findings == [Finding("erased", f"{keys_of(bus).erased} 1", what)]
+
+
+def test_a_member_of_the_erased_events_that_is_no_number_does_not_stop_verify(bus: Bus, page: Page) -> None:
+    page.add("observation", "one")
+    send(bus, "ZADD", keys_of(bus).erased, 1, "ghost")
+    assert bus.verify().findings == [Finding("erased", f"{keys_of(bus).erased} ghost", "is not the number of an event")]
+
+
+def test_a_notepad_that_was_erased_twice_is_no_finding(bus: Bus) -> None:
+    for _ in range(2):
+        bus.notepad("s1").write("private")
+        bus.page("session:s1").erase("notepad", reason="private")
+        assert bus.verify().findings == []

@@ -7,14 +7,14 @@ from typing import Any
 
 from scratchbus.domain.position import Position
 from scratchbus.engine.scripts import Command
-from scratchbus.engine.steps import Step, ask, ask_all
+from scratchbus.engine.steps import Step, ask, ask_all, scan
 from scratchbus.errors import shown
 from scratchbus.eventlog.below_floor import Floor
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key
 from scratchbus.eventlog.foreign import read_foreign, up_to
 from scratchbus.eventlog.gaps import not_erased
-from scratchbus.eventlog.raw_entries import entry_fields, entry_id, entry_position
+from scratchbus.eventlog.raw_entries import entry_fields, entry_id, entry_position, text_of
 from scratchbus.readmodel.verify.findings import MAX_FINDINGS, Verified
 from scratchbus.readmodel.verify.probe import stored_end
 from scratchbus.readmodel.verify.stored import StoredKeys
@@ -39,6 +39,7 @@ class EndsCheck:
 
     def run(self) -> Step[None]:
         """Check the events after the checkpoint, the tail and the checkpoint itself."""
+        yield from scan(self._shard, self._check_erased, "ZSCAN", self._keys.erased, count=1_000)
         tail, floor, row, origin, last = yield from self._read(
             [
                 ("GET", self._keys.tail),
@@ -62,6 +63,9 @@ class EndsCheck:
             self._verified.add("tail", self._keys.origin, "is missing")
         if floor and tail_position.seq:
             yield from self._check_floor(Floor.parse(floor, origin, self._shard), tail_position)
+        for seq in sorted(self._wanted.erased_in_log - self._wanted.tombstoned):
+            what = "is recorded as erased, and is in the log; readers of an archive would skip it"
+            self._verified.add("erased", f"{self._keys.erased} {seq}", what)
         checkpoint = Checkpoint.parse(row, self._shard)
         stored, event = (checkpoint.position.stream_id, checkpoint.event_id), (base.at.stream_id, base.event_id)
         if checkpoint.position.seq in tip.erased:
@@ -69,6 +73,12 @@ class EndsCheck:
         if row and (*stored, checkpoint.origin) != (*event, (origin or b"").decode()):
             what = f"is {shown(row)}, and the log has {base.at.stream_id}|{base.event_id} there"
             self._verified.add("checkpoint", checkpoint_key(self._keys), what)
+
+    def _check_erased(self, flat: list[bytes]) -> None:
+        """Check some of the numbers of erased events, each followed by its score."""
+        for seq, score in zip(flat[::2], flat[1::2], strict=True):
+            if not seq.isdigit() or float(score) != int(seq):
+                self._verified.add("erased", f"{self._keys.erased} {text_of(seq)}", "is not the number of an event")
 
     def _check_floor(self, floor: Floor, tail: Position) -> Step[None]:
         """Check that the floor is below the tail, and an event of the log if it is not trimmed yet."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
 from scratchbus.domain.page_events import Erased
@@ -75,6 +76,7 @@ class Probe:
                         self._verified.events += 1
                         if isinstance(item, Erased):
                             base.forget(item)
+                            self._wanted.tombstoned.update(_seqs(item.positions))
                 if state is base:
                     base.apply(items, tip.gaps)
                 self._report(tip.at.seq)
@@ -83,10 +85,19 @@ class Probe:
         """Read the next entries, and note which of them were erased."""
         after = after._replace(shard=self._shard)
         found = yield from LogReader(self._log, after, until=end.stream_id, chunk=_CHUNK).read()
-        if found.entries and not found.is_whole:
-            last = entry_position(found.entries[-1], self._shard).seq
-            self._wanted.tip.erased.update((yield from erased_between(self._keys, after.seq, last)))
+        if found.entries:
+            seqs = {entry_position(entry, self._shard).seq for entry in found.entries}
+            erased = set((yield from erased_between(self._keys, after.seq, max(seqs))))
+            self._wanted.erased_in_log |= erased & seqs
+            self._wanted.tip.erased |= erased - seqs
         return found.entries
+
+
+def _seqs(positions: Iterable[str]) -> Iterator[int]:
+    """Yield the numbers of the events at these positions."""
+    for text in positions:
+        with suppress(InvalidInput):  # the tombstone was tampered with
+            yield Position.parse(text).seq
 
 
 def stored_end(tail: bytes | None, shard: int) -> Position:

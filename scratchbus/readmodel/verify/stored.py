@@ -63,7 +63,8 @@ class StoredKeys:
 
     `absent` are the pages and ids of observations that may be paged out, since their document is not stored, or is
     missing in an index (`unindexed`): only one read of all of it shows whether they are. `unreadable` are the keys that
-    have the wrong type.
+    have the wrong type. `tombstoned` are the numbers of the events that tombstones name as erased, and `erased_in_log`
+    those of events that were recorded as erased when they were read from the log.
     """
 
     def __init__(self, keys: ShardKeys) -> None:
@@ -74,6 +75,8 @@ class StoredKeys:
         self.absent: set[tuple[str, str]] = set()
         self.unindexed: set[tuple[str, str]] = set()
         self.unreadable: set[str] = set()
+        self.tombstoned: set[int] = set()
+        self.erased_in_log: set[int] = set()
         self._ids: dict[str, dict[int, str]] = defaultdict(dict)
         self._ids_at: dict[str, Position] = {}
 
