@@ -286,6 +286,17 @@ def test_changed_table_is_found_without_the_engine(bus, page, tmp_path, change):
     assert not [each for log in verify_archive(store) for each in log.problems]
 
 
+def test_a_table_that_is_damaged_after_this_process_read_it_is_reported(bus, page, tmp_path):
+    fill(page, 6)
+    page_all_out(bus)
+    assert bus.verify().is_sound
+    (file,) = tables_on_disk(tmp_path)
+    content = file.read_bytes()
+    file.write_bytes(content[:-3])
+    assert [finding.kind for finding in bus.verify().findings] == ["archive"]
+    file.write_bytes(content)
+
+
 @pytest.mark.damages_the_log
 def test_rebuild_replaces_a_damaged_table_with_the_same_entries(connect, bus, page, tmp_path):
     fill(page, 6)

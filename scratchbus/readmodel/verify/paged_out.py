@@ -52,6 +52,7 @@ class PagedOutCheck:
         for page in filter(self._is_readable, self._wanted.tip.pages):
             tables = yield from ask(self._shard, "HGETALL", PageKeys(self._keys, page, self._wanted.base.build).tables)
             for name in _names(tables):
+                self._log.tables.pop(name.sha256, None)  # the file may have been damaged since this process read it
                 table = yield from load_table(self._log, self._shard, name)
                 self._wanted.absent |= {(page, id_text(id)) for id in table.ids()}
         pages: dict[str, list[str]] = defaultdict(list)
