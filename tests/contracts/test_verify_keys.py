@@ -90,3 +90,13 @@ def test_a_notepad_that_was_erased_twice_is_no_finding(bus: Bus) -> None:
         bus.notepad("s1").write("private")
         bus.page("session:s1").erase("notepad", reason="private")
         assert bus.verify().findings == []
+
+
+def test_a_wrong_gap_of_the_state_is_found_and_rebuilt(bus: Bus, page: Page) -> None:
+    page.add("observation", "one")
+    project(bus)
+    gaps = PageKeys(keys_of(bus), "main").gaps
+    send(bus, "HSET", gaps, "5-1", "3")
+    assert bus.verify().findings == [Finding("index", f"{gaps} 5-1", "should not be there")]
+    bus.rebuild()
+    assert bus.verify().is_sound

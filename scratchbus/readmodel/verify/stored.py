@@ -133,7 +133,7 @@ class StoredKeys:
             case "tables":
                 return StoredKey("paged", key, "hash", tuple, str, table_difference)
             case "gaps":
-                return StoredKey("gap", key, "hash", lambda: rows, rows.get, text_difference)
+                return StoredKey("index", key, "hash", lambda: rows, rows.get, text_difference)
             case "types":
                 return StoredKey(
                     "index", key, "hash", lambda: rows, rows.get, text_difference,
