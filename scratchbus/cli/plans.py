@@ -124,9 +124,12 @@ def _json_of(text: str) -> Any:
     import json  # late, as all that `--help` does not need
 
     try:
-        return json.loads(text)
+        found = json.loads(text)
     except (ValueError, RecursionError):
         raise InvalidField("todos", f"{shown(text)} is not JSON; give a list of items with id and content") from None
+    if not isinstance(found, list):
+        raise InvalidField("todos", f'{one_line(text)[:100]} is not a list of items like {{"id": "1", "content": "…"}}')
+    return found
 
 
 def _show_todo(invocation: Invocation, found: scratchbus.TodoList) -> None:

@@ -117,6 +117,7 @@ def test_todo_write_reads_standard_input(cli: Cli, mine: str):
     [
         ("[", "todos: '[' is not JSON"),
         ("{}", "todos: {} is not a list of items"),
+        ("null", "todos: null is not a list of items"),
         ('[{"content": "x"}]', "todos[0].id: is missing"),
         ('[{"id": "1"}]', "is new and has no content"),
     ],
