@@ -24,6 +24,7 @@ from scratchbus.cli.hook_marks import Marks
 from scratchbus.cli.invocation import Invocation, OpenPage, pass_invocation
 from scratchbus.cli.shell_completion import PROGRAM
 from scratchbus.cli.text import one_line
+from scratchbus.daemon import usage_line
 from scratchbus.errors import InvalidField, InvalidInput, ScratchbusError, shown
 
 MAX_INPUT: Final = 8 * 1024 * 1024
@@ -78,7 +79,7 @@ def _errors_reported() -> Iterator[None]:
     except click.exceptions.NoArgsIsHelpError as wanted:
         wanted.show()
     except Exception as problem:
-        message = problem.format_message() if isinstance(problem, click.ClickException) else str(problem)
+        message = usage_line(problem, PROGRAM) if isinstance(problem, click.ClickException) else str(problem)
         text = f"{PROGRAM}: {one_line(message or type(problem).__name__)}; the agent goes on without it"
         print(text, file=sys.stderr, flush=True)  # noqa: T201  # what standard error is for
 

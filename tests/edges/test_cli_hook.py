@@ -242,6 +242,12 @@ def test_a_hook_gives_up_on_a_silent_engine(hooks: Hooks, monkeypatch: pytest.Mo
     assert "took longer than" in hooks.err
 
 
+def test_an_unknown_hook_is_said_in_one_sentence(hooks: Hooks):
+    assert hooks.raw("nonsense", b"") == ""
+    said = "scratchbus: no such command 'nonsense'; see `scratchbus hook --help`; the agent goes on without it\n"
+    assert hooks.err == said
+
+
 @pytest.mark.parametrize("options", [["--nonsense"], ["--budget", "x"], ["more", "words"], ["--config", "/nowhere"]])
 def test_an_invalid_option_stops_no_agent(hooks: Hooks, options: list[str]):
     assert hooks.raw("stop", b'{"session_id": "c1"}', *options) == ""
