@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from scratchbus.engine.at_fork import reset_in_forks
 from scratchbus.engine.lazy_packages import asyncio
+from scratchbus.engine.waits import cancel_all
 from scratchbus.telemetry.logs import stderr_logger
 
 if TYPE_CHECKING:
@@ -147,6 +148,9 @@ class AsyncKeeper:
         """Renew this from now on, unless the bus is closed."""
         if self._is_closed:
             return
+        if self._task is not None and self._task.get_loop() is not asyncio.get_running_loop():
+            cancel_all([self._task])
+            self._renewables, self._failures, self._task = [], FailedRenewals(), None  # their holders have ended
         self._renewables.append(renewable)
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._renew_due(), name="keeper")
@@ -161,10 +165,8 @@ class AsyncKeeper:
         """Stop renewing anything."""
         self._is_closed = True
         self._renewables.clear()
-        if self._task is not None:
-            self._task.cancel()
-            if self._task.get_loop() is asyncio.get_running_loop():  # else nothing runs it any longer
-                await asyncio.wait({self._task})  # this raises only the caller's own cancellation
+        if self._task is not None and (own := cancel_all([self._task])):
+            await asyncio.wait(own)  # this raises only the caller's own cancellation
 
     async def _renew_due(self) -> None:
         while self._renewables:

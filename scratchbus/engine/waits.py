@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from scratchbus.engine.lazy_packages import asyncio
 
@@ -15,6 +15,15 @@ T = TypeVar("T")
 def wait(event: threading.Event, seconds: float | None) -> bool:
     """Wait until an event is set, for at most this many seconds (None: no limit); return whether it is set."""
     return event.wait(seconds)
+
+
+def cancel_all(tasks: Iterable[asyncio.Task[Any]]) -> list[asyncio.Task[Any]]:
+    """Cancel tasks; return those of the running event loop, whose end can be waited for."""
+    found = list(tasks)
+    for task in found:
+        with suppress(RuntimeError):  # its event loop is closed
+            task.cancel()
+    return [task for task in found if task.get_loop() is asyncio.get_running_loop()]
 
 
 async def finish_or_undo(step: Awaitable[T], undo: Callable[[T], Awaitable[object]]) -> T:

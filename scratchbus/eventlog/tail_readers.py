@@ -15,7 +15,7 @@ from scratchbus.engine.at_fork import reset_in_forks
 from scratchbus.engine.lazy_packages import asyncio
 from scratchbus.engine.retry_limits import backoff
 from scratchbus.engine.steps import Step
-from scratchbus.engine.waits import wait_async
+from scratchbus.engine.waits import cancel_all, wait_async
 from scratchbus.errors import LogError, ScratchbusError
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.log_entry import LogEntry
@@ -175,17 +175,19 @@ class _TailReader:
 
 
 class AsyncFeeds:
-    """The tails of an AsyncBus, by shard, in one event loop."""
+    """The tails of an AsyncBus, by shard; event loops may follow them one after another, not at once."""
 
     def __init__(self, log: Log, reader: AsyncEngine) -> None:
         self._log = log
         self._reader = reader
         self._feeds: dict[int, tuple[Feed, asyncio.Task[None]]] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._is_closed = False
 
     def feed(self, shard: int) -> Feed:
         """Return the tail of a shard, which a task reads from now on. Raises BusClosed."""
         self._reader.check_open()
+        self._forget_other_loops()
         if shard not in self._feeds:
             feed = Feed(self._log, shard)
             self._feeds[shard] = feed, asyncio.create_task(self._pump(feed), name=f"feed {shard}")
@@ -215,12 +217,18 @@ class AsyncFeeds:
     async def close(self) -> None:
         """Stop reading, and wake all followers."""
         self._is_closed = True
+        self._forget_other_loops()
         await self._reader.break_off()
-        for _, task in self._feeds.values():
-            task.cancel()
-        await asyncio.gather(*(task for _, task in self._feeds.values()), return_exceptions=True)
+        await asyncio.gather(*cancel_all(task for _, task in self._feeds.values()), return_exceptions=True)
         for feed, _ in self._feeds.values():
             feed.resync()
+
+    def _forget_other_loops(self) -> None:
+        """Drop the tails of another event loop: its tasks no longer read them."""
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            cancel_all(task for _, task in self._feeds.values())
+            self._feeds, self._loop = {}, loop
 
     async def _pump(self, feed: Feed) -> None:
         attempt = 0

@@ -13,6 +13,7 @@ from typing import Any
 # end
 from scratchbus.engine.renewal import AsyncKeeper
 from scratchbus.engine.steps import Step
+from scratchbus.engine.waits import cancel_all
 from scratchbus.errors import BusClosed, ViewClosed
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.tail_readers import AsyncFeeds
@@ -44,6 +45,7 @@ class AsyncLivePages:
         self._is_closed = False
         # asyncio only:
         self._tasks: set[asyncio.Task[None]] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
         # end
         # blocking only:
         # reset_in_forks(self)
@@ -60,6 +62,9 @@ class AsyncLivePages:
     # end
     async def enter(self, page: str) -> LivePage:
         """Return the live page; its first view starts it. Raises EngineError, LogError or BusClosed."""
+        # asyncio only:
+        self._forget_other_loops()
+        # end
         with self._lock:
             if self._is_closed:
                 raise BusClosed
@@ -92,6 +97,9 @@ class AsyncLivePages:
 
     async def close(self) -> None:
         """Stop following all pages; reads of their views raise BusClosed from then on."""
+        # asyncio only:
+        self._forget_other_loops()
+        # end
         with self._lock:
             self._is_closed = True
             pages, self._shared = self._shared, {}
@@ -99,9 +107,7 @@ class AsyncLivePages:
             if shared.live is not None:
                 self._drop(shared.live, BusClosed())
         # asyncio only:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*cancel_all(self._tasks), return_exceptions=True)
         # end
 
     async def _start(self, page: str) -> LivePage:
@@ -130,6 +136,15 @@ class AsyncLivePages:
         # threading.Thread(target=self._follow, args=(conversation,), name="view", daemon=True).start()
         # end
 
+    # asyncio only:
+    def _forget_other_loops(self) -> None:
+        """Drop the pages of another event loop: its tasks no longer follow them."""
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            cancel_all(self._tasks)
+            self._shared, self._tasks, self._loop = {}, set(), loop
+
+    # end
     async def _follow(self, conversation: Step[None]) -> None:
         with suppress(BusClosed):
             await self._run(conversation)

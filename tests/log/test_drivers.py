@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from secrets import token_hex
+from typing import Any, TypeVar
 
 import pytest
 
@@ -12,6 +15,9 @@ from scratchbus import AsyncBus, Bus
 from scratchbus.errors import BusClosed
 from tests.faults.proxy import Proxy
 from tests.faults.servers import Server, embedded_binary
+from tests.waiting import PATIENCE
+
+T = TypeVar("T")
 
 pytestmark = pytest.mark.real
 
@@ -27,6 +33,46 @@ def test_consecutive_event_loops_can_use_one_bus(embedded_url: str) -> None:
     assert asyncio.run(add()) == 3
     assert asyncio.run(add()) == 6
     asyncio.run(bus.close())
+    gc.collect()
+
+
+@contextmanager
+def consecutive_loops(*, are_ended: bool) -> Iterator[Callable[[Coroutine[Any, Any, T]], T]]:
+    """Yield a function that runs a coroutine in an event loop of its own, whose tasks are left pending unless ended."""
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    def run(coroutine: Coroutine[Any, Any, T]) -> T:
+        if are_ended:
+            return asyncio.run(coroutine)
+        loops.append(asyncio.new_event_loop())
+        return loops[-1].run_until_complete(coroutine)
+
+    try:
+        yield run
+    finally:
+        for loop in loops:
+            with asyncio.Runner(loop_factory=lambda loop=loop: loop) as runner:  # type: ignore[misc]
+                runner.run(asyncio.sleep(0))  # it ends the pending tasks
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.parametrize("are_ended", [True, False])
+def test_consecutive_event_loops_follow_one_bus(embedded_url: str, are_ended: bool) -> None:
+    bus = AsyncBus.connect(embedded_url, source="tester", bus=f"test-{token_hex(6)}")
+
+    async def follow_one() -> str:
+        after = await bus.position()
+        events = bus.events(after, follow=True)
+        next_event = asyncio.ensure_future(anext(events))
+        async with bus.view() as view, asyncio.timeout(PATIENCE):
+            added = await bus.page().add("observation", "x")
+            await view.wait_for(added.position)
+            assert (await next_event).subject == added.id
+        return added.id
+
+    with consecutive_loops(are_ended=are_ended) as run:
+        assert run(follow_one()) != run(follow_one())
+        run(bus.close())
     gc.collect()
 
 

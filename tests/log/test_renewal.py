@@ -51,6 +51,38 @@ async def test_closing_a_keeper_can_be_cancelled() -> None:
     slow.may_end.set()
 
 
+class Renewed:
+    """A renewal that is always due; it notes that it was done."""
+
+    max_pause = renewal.MAX_PAUSE
+
+    def __init__(self) -> None:
+        self.was_kept = asyncio.Event()
+
+    def is_due(self, now: float) -> bool:
+        return True
+
+    def keep(self) -> Any:
+        self.was_kept.set()
+
+
+def test_a_keeper_renews_in_a_second_event_loop_what_was_added_there() -> None:
+    keeper, first, second = AsyncKeeper(lambda _: asyncio.sleep(0)), Renewed(), Renewed()
+
+    async def keep(renewed: Renewed) -> None:
+        keeper.add(renewed)
+        await asyncio.wait_for(renewed.was_kept.wait(), PATIENCE)
+
+    abandoned = asyncio.new_event_loop()
+    abandoned.run_until_complete(keep(first))
+    first.was_kept.clear()
+    with asyncio.Runner() as runner:
+        runner.run(keep(second))
+        assert not first.was_kept.is_set()  # its holder may never run again
+    with asyncio.Runner(loop_factory=lambda: abandoned) as runner:
+        runner.run(keeper.close())
+
+
 class Refused:
     """A renewal that the engine always refuses; it notes when, by a clock that only its checks advance."""
 
