@@ -212,16 +212,20 @@ class AsyncLink(asyncio.Protocol):
 
     hang_up = close
 
-    async def aclose(self) -> None:
-        """Accept no more requests and close the socket once all are answered; wait only if they already are.
+    def retire(self) -> None:
+        """Accept no more requests and close the socket once all are answered.
 
         Nobody waits for the replies to cancelled requests.
         """
         self.is_open, self.is_closed = False, True
         if self._transport is not None:
             self._close_if_done()
-            if self._transport.is_closing():
-                await asyncio.wait([self._lost], timeout=self._timeout)
+
+    async def aclose(self) -> None:
+        """Retire this, and wait until the socket is closed if all requests are already answered."""
+        self.retire()
+        if self._transport is not None and self._transport.is_closing():
+            await asyncio.wait([self._lost], timeout=self._timeout)
 
     def _close_if_done(self) -> None:
         if self.is_closed and all(future.done() for future in self._unanswered()):

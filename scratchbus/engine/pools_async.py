@@ -133,17 +133,25 @@ class AsyncPool:
         """Close the idle connections, and shared ones once their replies are in; later calls open new ones."""
         # asyncio only:
         self._forget_other_loops()
+        links = list(self._shared.values())
         # end
         for idle in list(self._idle.values()):
             with suppress(IndexError):  # another task may have taken the last one
                 while True:
-                    await idle.pop().aclose()
+                    # asyncio only:
+                    links.append(idle.pop())
+                    # end
+                    # blocking only:
+                    # idle.pop().close()
+                    # end
         # blocking only:
         # for link in list(self._sent):
         #     self._forget(link)
         # end
         # asyncio only:
-        for link in list(self._shared.values()):
+        for link in links:
+            link.retire()  # all of them, before the caller can be cancelled
+        for link in links:
             await link.aclose()
         # end
 

@@ -10,6 +10,7 @@ from secrets import token_hex
 from typing import Any, TypeVar
 
 import pytest
+from anyio import CancelScope
 
 from scratchbus import AsyncBus, Bus
 from scratchbus.errors import BusClosed
@@ -86,6 +87,20 @@ def test_a_call_in_progress_raises_bus_closed_on_close(embedded_url: str) -> Non
             await adding
 
     asyncio.run(close_meanwhile())
+
+
+async def test_closing_in_a_cancelled_scope_closes_all_connections(embedded_url: str) -> None:
+    bus = await AsyncBus.connect(embedded_url, source="tester", bus=f"test-{token_hex(6)}")
+    ends = dict(enumerate((await bus.position()).shards))
+    await asyncio.gather(*(bus.wait_for_events(ends, 0.01) for _ in range(3)))
+    links = [link for idle in bus._reader._idle.values() for link in idle]
+    links += bus._engine._shared.values()
+    assert len(links) == 4
+    with CancelScope() as scope:
+        scope.cancel()  # each wait in it is cancelled
+        await bus.close()
+    async with asyncio.timeout(PATIENCE):
+        await asyncio.gather(*(link._lost for link in links))
 
 
 def test_a_closed_async_bus_refuses_every_call(embedded_url: str) -> None:
