@@ -49,11 +49,12 @@ class Queues:
         self._user: object = None
         self._lock = threading.Lock()
         self._waiting: dict[Hashable, list[_QueuedJob]] = {}
+        self._doing: dict[Hashable, int] = {}  # the threads that do their own jobs
         self._tasks: set[asyncio.Task[None]] = set()
 
     def run(self, queued: Queued, drive: Drive) -> Any:
         """Do a job after those queued before it; return its result or raise its error."""
-        future = self._join(queued, os.getpid())
+        future = self._join(queued, os.getpid(), threading.get_ident())
         if future is None:
             try:
                 (outcome,) = drive(queued.work([queued.job]))
@@ -81,14 +82,19 @@ class Queues:
                 task.add_done_callback(self._tasks.discard)
         return _result(outcome)
 
-    def _join(self, queued: Queued, user: object) -> Future[Any] | None:
-        """Queue a job and return its future; if the queue was idle, return None: the caller does it."""
+    def _join(self, queued: Queued, user: object, thread: int = 0) -> Future[Any] | None:
+        """Queue a job and return its future; if the queue was idle, return None: the caller does it.
+
+        So does a thread that already does one by this key: Ctrl-C interrupted it before the queue was marked as idle.
+        """
         if self._user != user:
             self._begin(user)
         with self._lock:
             queue = self._waiting.get(queued.key)
-            if queue is None:
-                self._waiting[queued.key] = []
+            if queue is None or self._doing.get(queued.key) == thread:
+                if thread:
+                    self._doing[queued.key] = thread
+                self._waiting.setdefault(queued.key, [])
                 return None
             job = _QueuedJob(queued.job, futures.Future())
             queue.append(job)
@@ -98,7 +104,7 @@ class Queues:
         """Begin with empty queues in a forked child, or another event loop: the old workers are gone."""
         with _beginning:
             if self._user != user:
-                self._lock, self._waiting, self._tasks = threading.Lock(), {}, set()
+                self._lock, self._waiting, self._doing, self._tasks = threading.Lock(), {}, {}, set()
                 self._user = user  # last, since others look at it without the lock
 
     def _has_more(self, key: Hashable) -> bool:
@@ -106,6 +112,7 @@ class Queues:
         with self._lock:
             if not self._waiting.get(key):
                 self._waiting.pop(key, None)
+                self._doing.pop(key, None)
             return key in self._waiting
 
     def _take(self, key: Hashable) -> list[_QueuedJob]:
@@ -122,6 +129,7 @@ class Queues:
         """Do the waiting jobs in a thread; in this one if no other can be started."""
         try:
             threading.Thread(target=self._drain, args=(queued, drive), daemon=True).start()
+            self._doing.pop(queued.key, None)
         except RuntimeError:
             self._drain(queued, drive)
 

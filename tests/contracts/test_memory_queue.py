@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -338,6 +338,13 @@ async def test_concurrent_writes_succeed_or_fail_separately(open_async, monkeypa
         assert len((await store.read()).search((), limit=10_000)) == 702
 
 
+def drive_alone(conversation: Step[Any]) -> Any:
+    """Run a conversation that sends nothing."""
+    with pytest.raises(StopIteration) as stopped:
+        next(conversation)
+    return stopped.value.value
+
+
 class _LateLook:
     """The user of unused queues, as a thread sees it that is interrupted after it has looked."""
 
@@ -363,13 +370,8 @@ def test_a_thread_that_is_late_to_begin_loses_no_job_of_others():
             finish.wait(30)
         return jobs
 
-    def drive(conversation: Step[Any]) -> Any:
-        with pytest.raises(StopIteration) as stopped:
-            next(conversation)
-        return stopped.value.value
-
     def run(job: str) -> None:
-        results.append(queues.run(Queued(queues, "key", job, work), drive))
+        results.append(queues.run(Queued(queues, "key", job, work), drive_alone))
 
     threads = [threading.Thread(target=run, args=(name,), name=name, daemon=True) for name in ("late", "first", "next")]
     late, first, following = threads
@@ -385,3 +387,44 @@ def test_a_thread_that_is_late_to_begin_loses_no_job_of_others():
     for thread in threads:
         thread.join(PATIENCE)
     assert sorted(results) == ["first", "late", "next"]
+
+
+class _Interrupting:
+    """A lock at which Ctrl-C interrupts its user once: before it is taken for this time, or after it was released."""
+
+    def __init__(self, time: int, *, is_before: bool) -> None:
+        self._lock, self._times_left, self._is_before = threading.Lock(), time, is_before
+
+    def __enter__(self) -> None:
+        self._times_left -= 1
+        if self._times_left == 0 and self._is_before:
+            raise KeyboardInterrupt
+        self._lock.acquire()
+
+    def __exit__(self, *exc: object) -> None:
+        self._lock.release()
+        if self._times_left == 0 and not self._is_before:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(("time", "is_before"), [(1, False), (2, True)], ids=["joining", "leaving"])
+def test_an_interrupted_thread_can_use_the_queue_again(time, is_before):
+    queues, results = Queues(), []
+
+    def work(jobs: Sequence[str]) -> Step[Sequence[str]]:
+        yield from ()
+        return jobs
+
+    def run(job: str) -> None:
+        results.append(queues.run(Queued(queues, "key", job, work), drive_alone))
+
+    run("first")
+    queues._lock = cast(Any, _Interrupting(time, is_before=is_before))
+    with pytest.raises(KeyboardInterrupt):
+        run("interrupted")
+    other = threading.Thread(target=run, args=("other",), daemon=True)
+    other.start()
+    eventually(lambda: queues._waiting.get("key"))
+    run("next")
+    other.join(PATIENCE)
+    assert sorted(results) == ["first", "next", "other"]
