@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from msgspec import Struct
 
 from scratchbus.domain.position import Position
 from scratchbus.engine.scripts import Prefix
-from scratchbus.errors import EngineError
+from scratchbus.errors import EngineError, ScratchbusError
 
 if TYPE_CHECKING:
     from scratchbus.engine.queues import Queues
@@ -158,6 +159,18 @@ def ask_all(shard: int, commands: list[tuple[Any, ...]]) -> Step[list[Any]]:
         return []
     replies = yield Call(shard, tuple(commands))
     return list(replies)
+
+
+def undo_if_cancelled(step: Step[T], undo: Callable[[], Step[object]]) -> Step[T]:
+    """Return the result of a step; if it is cancelled, or interrupted by Ctrl-C, undo it: it may have happened."""
+    try:
+        return (yield from step)
+    except (Exception, GeneratorExit):
+        raise
+    except BaseException:
+        with suppress(ScratchbusError):
+            yield from undo()
+        raise
 
 
 def batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:

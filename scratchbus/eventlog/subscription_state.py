@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from scratchbus.domain.position import BusPosition, Position
 from scratchbus.domain.values import moment
-from scratchbus.engine.steps import Step, ask, ask_all, batches
+from scratchbus.engine.steps import Step, ask, ask_all, batches, undo_if_cancelled
 from scratchbus.errors import LeaseLost, NotFound, PositionLost, SubscriptionHeld, SubscriptionMismatch
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.cursor import Cursor, cursors
@@ -80,7 +80,7 @@ class SubscriptionLease(NamedTuple):
         With an empty `start` the subscription must exist. Raises SubscriptionMismatch, SubscriptionHeld, NotFound, or
         PositionLost for a dropped subscription.
         """
-        return (yield from self._take("take", filters, start, reset))
+        return (yield from undo_if_cancelled(self._take("take", filters, start, reset), self.leave))
 
     def take_to_pull(self) -> Step[Grant | HeldByOther]:
         """Take the lease of an existing subscription for a pulling client, if free. Raises NotFound or PositionLost."""

@@ -13,7 +13,7 @@ from scratchbus.domain.position import Position, in_time
 from scratchbus.domain.values import Duration, delay_ms, duration_seconds
 from scratchbus.engine.renewal import pause_for
 from scratchbus.engine.retry_limits import JITTER, backoff
-from scratchbus.engine.steps import Step
+from scratchbus.engine.steps import Step, undo_if_cancelled
 from scratchbus.errors import (
     ArchiveUnavailable,
     EngineFull,
@@ -225,8 +225,8 @@ class Consumer:
         if window is None or window.is_lost:
             return
         try:
-            yield from self.write(window)
-            yield from window.lease.leave()
+            yield from undo_if_cancelled(self.write(window), window.lease.leave)
+            yield from undo_if_cancelled(window.lease.leave(), window.lease.leave)
         except LeaseLost:
             pass
         finally:

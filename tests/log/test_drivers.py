@@ -103,6 +103,25 @@ async def test_closing_in_a_cancelled_scope_closes_all_connections(embedded_url:
         await asyncio.gather(*(link._lost for link in links))
 
 
+async def test_a_subscription_cancelled_at_any_moment_keeps_no_lease(embedded_url: str) -> None:
+    async with AsyncBus.connect(embedded_url, source="tester", bus=f"test-{token_hex(6)}") as bus:
+
+        async def consume() -> None:
+            async with bus.subscribe("router") as deliveries:
+                await anext(deliveries)
+
+        is_ended, steps = False, 0
+        while not is_ended:
+            await bus.page().add("observation", "x")
+            consuming = asyncio.create_task(consume())
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            is_ended, steps = consuming.done(), steps + 1
+            consuming.cancel()
+            await asyncio.wait([consuming])
+            assert [each.holder for each in await bus.subscriptions()] in ([], [None])
+
+
 def test_a_closed_async_bus_refuses_every_call(embedded_url: str) -> None:
     async def use() -> None:
         bus = await AsyncBus.connect(embedded_url, source="tester", bus=f"test-{token_hex(6)}")
