@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, cast
 
+import httptools
 from starlette.types import Receive
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
@@ -75,12 +76,34 @@ async def wait_until_gone(receive: Receive) -> None:
         pass
 
 
+class _Parser(httptools.HttpRequestParser):
+    """Parses requests; `offset` is where one that offers another protocol ended in the bytes it was fed last."""
+
+    offset: int | None = None
+
+    def feed_data(self, data: bytes) -> None:  # type: ignore[override]  # as uvicorn calls it
+        """Parse bytes. Raises HttpParserError, and HttpParserUpgrade after the head of such a request."""
+        try:
+            super().feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            self.offset = upgrade.args[0]
+            raise
+
+    @property
+    def offers_upgrade(self) -> bool:
+        """Whether a request offers another protocol, such as h2c; it is served as any other (RFC 9110, 7.8)."""
+        return self.should_upgrade() and self.get_method() != b"CONNECT"
+
+
 class Protocol(HttpToolsProtocol):
     """HTTP as uvicorn speaks it, with limits; the `state` of a request has its "connection"."""
+
+    parser: _Parser
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]  # as uvicorn declares it
         """Note the connection, and wait for the head of a request."""
         super().connection_made(transport)
+        self.parser = _new_parser(self)
         self.app_state: dict[str, Any] = {**self.app_state, "connection": ClientConnection(transport)}
         self._is_head, self._is_body = True, False
         self._size = 0
@@ -99,6 +122,10 @@ class Protocol(HttpToolsProtocol):
         self._size += len(data)
         self._is_head = not self._is_body  # bytes between two requests belong to the head of the next
         super().data_received(data)
+        while self.parser.offset is not None and self.parser.offers_upgrade:  # as of each request of Java's HTTP client
+            data = self._head_without_offer() + data[self.parser.offset :]
+            self.parser = _new_parser(self)  # the other would leave out the body
+            super().data_received(data)
         if self.transport.is_closing():
             return
         if not self._is_head:
@@ -117,6 +144,8 @@ class Protocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Serve a request whose head is there."""
+        if self.parser.offers_upgrade:
+            return  # it comes again without the offer
         self._is_head, self._is_body = False, True
         if len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > MAX_HEAD:
             self._problem = _too_long()
@@ -125,6 +154,8 @@ class Protocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """Note that a request is whole."""
+        if self.parser.offers_upgrade:
+            return
         self._is_body = False
         self._size = 0
         super().on_message_complete()
@@ -163,10 +194,22 @@ class Protocol(HttpToolsProtocol):
             self.transport.write(b"".join([*lines, b"\r\n", bytes(answer.body)]))
         self.transport.close()
 
+    def _head_without_offer(self) -> bytes:
+        """Return the head of the request parsed last, without its offer of another protocol."""
+        first = b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, self.parser.get_http_version().encode())
+        lines = [b"%b: %b" % header for header in self.headers if header[0] != b"upgrade"]
+        return b"\r\n".join([first, *lines, b"", b""])
+
     def _stop_waiting(self) -> None:
         if self._late is not None:
             self._late.cancel()
             self._late = None
+
+
+def _new_parser(protocol: Protocol) -> _Parser:
+    parser = _Parser(protocol)
+    parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn does
+    return parser
 
 
 def _too_long() -> Refusal:

@@ -598,6 +598,20 @@ class TestProtocol:
         assert answer.headers["content-type"] == "application/problem+json"
         assert answer.text.count(b"content-length: ") == 1  # nothing after it was served
 
+    @pytest.mark.parametrize("is_whole", [True, False])
+    @pytest.mark.parametrize("framing", ["Content-Length", "Transfer-Encoding"])
+    def test_a_request_that_offers_http_2_is_served_with_its_body(self, served, page, framing, is_whole):
+        body = json.dumps(NEW).encode()
+        sent = body if framing == "Content-Length" else b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
+        how = f"Content-Length: {len(body)}" if framing == "Content-Length" else "Transfer-Encoding: chunked"
+        offer = "\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAAAAIAAAAB\r\n"
+        lines = f"POST /api/v1/pages/{page}/observations HTTP/1.1\r\nHost: {urlsplit(served.url).netloc}{offer}{how}"
+        first = lines.encode() + b"\r\n\r\n"
+        last = head(served.url, "GET /api/v1/me HTTP/1.1")
+        answer = send(served.url, [first + sent + last] if is_whole else [first, sent[:9], sent[9:] + last])
+        assert answer.status == 201, answer.text
+        assert b"HTTP/1.1 200 " in answer.body  # the next request on the connection is served too
+
     def test_method_overrides_are_ignored(self, http, page):
         id = http.post(f"/pages/{page}/observations", json=NEW).json()["id"]
         for header in ("X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override"):
