@@ -110,7 +110,7 @@ class SessionTools(ToolGroup):
     ) -> Ended:
         """End a task of this session and get the summary that replaces it."""
         session = self._workspace.session
-        if not task.endswith(f"@{session}"):
+        if task.partition("@")[2] != session:  # the name of a session may have an @ too
             raise NotFound(f"task: {shown(task)} is not a task of session {session}; pass the id from begin_task")
         return {"text": await self._workspace.bus.end_task(task, summary, event_id=event_id)}
 

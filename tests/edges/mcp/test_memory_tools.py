@@ -162,6 +162,13 @@ async def test_a_task_is_ended_once_and_by_its_own_session(connect: Connect):
         await agent.fail("end_task", task=task, summary="Again.")
 
 
+async def test_a_task_of_a_session_with_a_longer_name_is_not_ended(connect: Connect):
+    async with connect(session="a@s1") as agent, connect(session="s1") as other:
+        task = (await agent.do("begin_task", title="Survey the sheets"))["task"]
+        assert "is not a task of session s1" in await other.fail("end_task", task=task, summary="not mine")
+        await agent.do("end_task", task=task, summary="Six sheets.")
+
+
 @pytest.mark.parametrize("tool", ["add_note", "read_notepad", "todo", "spawn_session"])
 async def test_a_connection_without_a_session_has_no_session_tools(connect: Connect, tool: str):
     async with connect() as agent:
