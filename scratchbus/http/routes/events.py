@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, Header, Query, Request
@@ -280,5 +281,6 @@ class _Streamed(Response):
 
 
 async def _close_when_gone(receive: Receive, stream: EventStream) -> None:
-    await wait_until_gone(receive)
+    with suppress(Refusal):  # the client goes on with a body that is too long or takes too long
+        await wait_until_gone(receive)
     stream.close()

@@ -714,6 +714,14 @@ class TestSlowness:
                 assert answer.startswith(b"HTTP/1.1 408"), answer
                 assert b"urn:scratchbus:problem:request-timeout" in answer
 
+    def test_a_stream_whose_request_has_an_endless_body_ends(self, embedded_url, monkeypatch):
+        monkeypatch.setattr("scratchbus.http.guard.BODY_SECONDS", self.SECONDS)
+        with serving_here(embedded_url) as running:
+            lines = ("Accept: text/event-stream", "Transfer-Encoding: chunked")
+            answer = self.drip(running.url, head(running.url, "GET /api/v1/events HTTP/1.1", *lines), b"1\r\n \r\n")
+        assert answer.startswith(b"HTTP/1.1 200"), answer
+        assert b"retry: 1000" in answer
+
     @pytest.mark.slow
     def test_a_client_that_does_not_read_is_dropped(self, impatient, page):
         with Bus.connect(impatient.engine, source="beside") as bus:
