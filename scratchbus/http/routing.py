@@ -117,7 +117,12 @@ class _Parameter(NamedTuple):
             if self.field.field_info.is_required():
                 return None, [get_missing_field_error(loc=self.location)]
             return copy(self.field.default), []
-        value = values.getlist(self.alias) if self.is_list else values[self.alias]
+        if self.is_list:
+            value = values.getlist(self.alias)
+        elif self.attribute == "headers":  # a repeated one is a list with commas (RFC 9110, 5.3)
+            value = ", ".join(values.getlist(self.alias))
+        else:
+            value = values[self.alias]
         found: tuple[Any, list[Any]] = self.field.validate(value, {}, loc=self.location)
         return found
 

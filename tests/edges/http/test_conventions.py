@@ -226,6 +226,17 @@ def test_a_repeated_parameter_is_refused(http, page):
     assert http.get(f"{path}?tag=a&tag=b").status_code == 200
 
 
+@pytest.mark.parametrize(
+    ("name", "first", "second"),
+    [("Idempotency-Key", "one", "two"), ("If-Match", "*", '"77"'), ("If-Match", '"0"', '"77"')],
+)
+def test_a_repeated_header_is_refused(http, page, name, first, second):
+    path = f"/sessions/{page}/notepad"
+    answer = http.put(path, json={"content": "x"}, headers=[(name, first), (name, second)])
+    assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, name)
+    assert http.get(path).json()["revision"] == 0
+
+
 def test_an_invalid_field_is_explained(http, page):
     refused = http.post(f"/scopes/{page}/facts", json={"subject": "a\tb", "relation": "runs_on", "object": "x"})
     detail = "subject: 'a\\tb' is not a line of text; use printable characters, not only spaces"
