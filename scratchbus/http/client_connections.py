@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 import httptools
-from starlette.types import Receive
+from starlette.types import ASGIApp, Receive
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from scratchbus.http.problems import Refusal, refusal
@@ -109,12 +109,16 @@ class Protocol(HttpToolsProtocol):
         self._size = 0
         self._problem: Refusal | None = None
         self._stalled: TimerHandle | None = None
+        self._served: RequestResponseCycle | None = None
         self._late: TimerHandle | None = self.loop.call_later(HEAD_SECONDS, self._end_late)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop waiting."""
         self._stop_waiting()
         self.resume_writing()
+        if self._served is not None and not self._served.response_complete:  # uvicorn tells the last request alone
+            self._served.disconnected = True
+            self._served.message_event.set()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -159,6 +163,10 @@ class Protocol(HttpToolsProtocol):
         self._is_body = False
         self._size = 0
         super().on_message_complete()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGIApp) -> None:  # type: ignore[override]
+        self._served = cycle  # later ones wait
+        super()._start_asgi_task(cycle, app)  # type: ignore[arg-type]  # as uvicorn types applications
 
     def send_400_response(self, msg: str) -> None:
         """Refuse invalid requests."""

@@ -25,6 +25,7 @@ from starlette.requests import ClientDisconnect
 
 import scratchbus
 from scratchbus import Bus, NewObservation, new_id
+from scratchbus.daemon import counts
 from scratchbus.http import client_connections, guard, problems
 from scratchbus.http.app import declare_app
 from scratchbus.http.callers import SCOPES, LocalUser, TokenHolders
@@ -419,6 +420,25 @@ class TestSizes:
                 assert connection.recv(65536).startswith(b"HTTP/1.1 100 Continue")  # the server reads the body
             eventually(lambda: answered, "the server has noticed")
         assert answered == [(ClientDisconnect, 400)]
+        assert "request failed" not in capfd.readouterr().err
+
+    def test_a_client_that_leaves_with_a_request_unanswered_is_no_failure_of_the_server(
+        self, embedded_url, page, capfd
+    ):
+        with serving_here(embedded_url) as running, Bus.connect(running.engine, source="beside") as bus:
+            where = urlsplit(running.url)
+            with socket.create_connection((where.hostname, where.port), timeout=PATIENCE) as connection:
+                stream = head(running.url, f"GET /api/v1/events?page={page} HTTP/1.1", "Accept: text/event-stream")
+                connection.sendall(stream.replace(b"close", b"keep-alive"))
+                assert b"200" in connection.recv(65536)
+                eventually(lambda: counts.open_streams == 1)
+                connection.sendall(head(running.url, "GET /healthz HTTP/1.1"))
+
+            def is_noticed() -> bool:
+                bus.page(page).add("observation", "x")
+                return counts.open_streams == 0
+
+            eventually(is_noticed, "the server has noticed")
         assert "request failed" not in capfd.readouterr().err
 
     def test_compressed_bodies_are_refused(self, http, page):
