@@ -57,8 +57,8 @@ class NotReplicated(EngineError):
         self.wanted = wanted
 
     def __str__(self) -> str:
-        retry = "repeat the call" if self.event_id is None else f"retry with event_id={self.event_id!r}"
-        return f"{self.args[0]}, and {retry} to wait again"
+        retry = "repeat the call" if self.event_id is None else f"retry it with event_id={self.event_id!r}"
+        return f"{self.args[0]}; to wait again, {retry}"
 
 
 class EngineForbidden(EngineError):

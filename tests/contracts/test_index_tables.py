@@ -27,7 +27,7 @@ from scratchbus.eventlog.index_tables import (
 )
 from scratchbus.readmodel.short_ids import whole_id
 from tests.contracts.test_paging_out import fill, names_of, overtake_a_write, page_all_out
-from tests.engines import ALL
+from tests.engines import ALL, ONE
 from tests.inspection import archive, assert_sound, documents, keys_of, project, send
 
 pytestmark = pytest.mark.engines(*ALL)
@@ -74,6 +74,7 @@ def test_engine_keeps_few_entries_and_the_names_of_the_tables(bus, page, tmp_pat
     assert {file.stem for file in tables_on_disk(tmp_path)} == {table.sha256 for table in tables_of(bus)}
 
 
+@pytest.mark.engines(*ONE)
 def test_page_with_tables_reads_like_a_page_without(bus, page, connect):
     other, random, ids = bus.page("other"), Random(5), list[tuple[str, str]]()
     for step in range(120):

@@ -13,7 +13,7 @@ from scratchbus.errors import Conflict, EventIdReused, InvalidField, InvalidTran
 from scratchbus.eventlog.ids import new_id
 from scratchbus.eventlog.log_reader import LogReader
 from scratchbus.scheduling.reminders import complete_all
-from tests.engines import ALL, ONE
+from tests.engines import ONE
 from tests.faults.interposing import interposed
 from tests.inspection import keys_of, project, send
 
@@ -262,7 +262,7 @@ def test_a_retry_after_an_erasure_says_so(page):
         page.refute(wrong.id, reason=WHY, event_id="yours")
 
 
-@pytest.mark.engines(*ALL)
+@pytest.mark.engines(*ONE)
 def test_a_dependent_on_another_shard_is_found_without_reading_that_log(bus, page, clock, monkeypatch):
     wrong = on(page)
     shard = bus.core.log.shard

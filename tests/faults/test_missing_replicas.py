@@ -92,7 +92,7 @@ def test_an_unconfirmed_operation_without_an_event_id_waits_again_when_it_is_cal
         act = prepare(other, tmp_path)
         before = other.position()
         for _ in range(2):
-            with pytest.raises(NotReplicated, match="repeat the call to wait again") as caught:
+            with pytest.raises(NotReplicated, match="to wait again, repeat the call") as caught:
                 act(bus)
             assert caught.value.event_id is None
         assert len(list(other.events(after=before))) == 1
