@@ -44,7 +44,7 @@ def test_a_retry_with_the_event_id_of_an_unconfirmed_write_writes_once(name: str
         writing.act(bus, *arguments, event_id=None)
     first = next(event for event in direct.events(after=before) if event.by == "subject")
     assert caught.value.event_id == first.id
-    assert f"retry with event_id={first.id!r}" in str(caught.value)
+    assert f"retry it with event_id={first.id!r}" in str(caught.value)
     with pytest.raises(NotReplicated) as again:
         writing.act(bus, *arguments, event_id=first.id)
     assert again.value.event_id == first.id
