@@ -20,9 +20,7 @@ MAX_TEXT: Final = 4_000
 MARKS: Final = "scratchbus:preferences"
 """The words that mark the preferences in a file; neither keys nor texts may contain them."""
 
-_WORD: Final = re.compile(r"(?:[^\W_]\0*)+[+#]*")  # `\0` stands for a mark
-_MARK: Final = frozenset({"Mn", "Mc"})
-_SELECTORS: Final = range(0xFE00, 0xFE10)  # variation selectors, which choose the look of the character before them
+_WORD: Final = re.compile(r"[^\W_]+[+#]*")
 _SIBILANTS: Final = ("ches", "shes", "sses", "xes", "zes")
 _NO_PLURALS: Final = ("ss", "us", "is")
 
@@ -63,19 +61,7 @@ def meaning_of(key: str) -> str:
     count: `Commit messages`, `commit-message` and `COMMIT_MESSAGES` are one key. The order of words counts, and so do
     `+` and `#` after a word: `C`, `C++` and `C#` are three.
     """
-    return " ".join(map(_singular, _words(normalize("NFKC", key).casefold())))
-
-
-def _words(text: str) -> list[str]:
-    """Return the words of a text, each with its marks: in many scripts they are the vowels."""
-    if text.isascii():
-        return _WORD.findall(text)
-    masked = "".join("\0" if _is_mark(char) else char for char in text)
-    return [text[found.start() : found.end()] for found in _WORD.finditer(masked)]
-
-
-def _is_mark(char: str) -> bool:
-    return category(char) in _MARK and ord(char) not in _SELECTORS
+    return " ".join(_singular(word) for word in _WORD.findall(normalize("NFKC", key).casefold()))
 
 
 def _singular(word: str) -> str:
