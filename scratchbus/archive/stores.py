@@ -169,6 +169,7 @@ class DirectoryStore:
     @contextmanager
     def _written(self, name: str, content: bytes) -> Iterator[Path]:
         """Write a temporary file, yield it to be renamed, and sync the directory."""
+        self._check_mounted(is_found=False)
         file = self._directory / name
         _make(file.parent)
         temporary = file.with_name(f".{file.name}.{token_hex(4)}.tmp")

@@ -32,7 +32,16 @@ from scratchbus.domain.models import CheckedBy
 from scratchbus.domain.values import page_of_session
 from scratchbus.engine.embedded.server import default_directory, directory_of
 from scratchbus.engine.steps import Abandoned, Fetch, Pause, Step
-from scratchbus.errors import FilesUnavailable, InvalidField, NotFound, ScratchbusError, SessionOver, TooLarge, shown
+from scratchbus.errors import (
+    FilesUnavailable,
+    InvalidField,
+    NotFound,
+    NotReplicated,
+    ScratchbusError,
+    SessionOver,
+    TooLarge,
+    shown,
+)
 from scratchbus.eventlog.retries import annotate
 from scratchbus.projections.files import PREFIX
 from scratchbus.projections.memory_index import Directory
@@ -172,7 +181,7 @@ def listed(documents: Mapping[str, Document]) -> list[ScratchFile]:
 
 def sync(core: Core, root: str) -> Step[list[ScratchFile]]:
     """List the files on disk: append events for files that others wrote or deleted, then evict."""
-    return (yield from repeatable(core, page_of_session(root), _sync(core, root)))
+    return (yield from repeatable(core, [core.log.shard(page_of_session(root))], _sync(core, root)))
 
 
 def _sync(core: Core, root: str) -> Step[list[ScratchFile]]:
@@ -202,16 +211,21 @@ def evict_all(core: Core) -> Step[dict[str, int]]:
     """Evict files in all sessions of the bus; return how many, by session.
 
     The files of an ended session are deleted by when they were last written to disk; the log listed them as archived
-    when it ended. Raises FilesUnavailable for the first directory that cannot be used, after all others.
+    when it ended. Raises FilesUnavailable for the first directory that cannot be used, after all others, and
+    NotReplicated likewise.
     """
-    evicted, failures = dict[str, int](), list[FilesUnavailable]()
+    return (yield from repeatable(core, range(core.log.shards), _evict_all(core)))
+
+
+def _evict_all(core: Core) -> Step[dict[str, int]]:
+    evicted, failures = dict[str, int](), list[ScratchbusError]()
     for name in (yield Fetch(partial(names_in, home_of(core.settings)))):
         session = session_of(core.settings.bus, name)
         if session is None:
             continue
         try:
             evicted[session] = yield from _evict_session(core, session)
-        except FilesUnavailable as failure:
+        except (FilesUnavailable, NotReplicated) as failure:
             failures.append(failure)
     if failures:
         raise failures[0]
@@ -224,7 +238,7 @@ def _evict_session(core: Core, session: str) -> Step[int]:
     try:
         with (yield from take_lock(core, session)) as lock:
             if not is_over:
-                return (yield from repeatable(core, page_of_session(session), _evict(core, session, lock)))
+                return (yield from _evict(core, session, lock))
             if keep_ms is None:
                 return 0
             discard = partial(directory(core, session).discard, time.time() - keep_ms / 1000)

@@ -128,7 +128,7 @@ def use(core: Core, page: str, items: Iterable[StoreItem], event_id: str | None 
 
 def sweep(core: Core, page: str) -> Step[int]:
     """Delete the expired items; return how many. An item that was put or used meanwhile stays."""
-    return (yield from repeatable(core, page, _sweep(core, page)))
+    return (yield from repeatable(core, [core.log.shard(page)], _sweep(core, page)))
 
 
 def _sweep(core: Core, page: str) -> Step[int]:

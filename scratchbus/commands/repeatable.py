@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TypeVar
 
 from scratchbus.engine.steps import Step
@@ -12,14 +13,15 @@ from scratchbus.readmodel.scope import Core
 T = TypeVar("T")
 
 
-def repeatable(core: Core, page: str, operation: Step[T]) -> Step[T]:
-    """Run an operation on a page; its errors advise to repeat the call.
+def repeatable(core: Core, shards: Iterable[int], operation: Step[T]) -> Step[T]:
+    """Run an operation on these shards; its errors advise to repeat the call.
 
     Since a second call may have nothing left to write, it waits for the replicas of earlier writes.
     """
     try:
         result = yield from operation
-        yield from confirm(core.log, page)
+        for shard in shards:
+            yield from confirm(core.log, shard)
     except ScratchbusError as error:
         error.repeatable()
         raise

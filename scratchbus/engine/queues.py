@@ -129,7 +129,9 @@ class Queues:
         """Do the waiting jobs in a thread; in this one if no other can be started."""
         try:
             threading.Thread(target=self._drain, args=(queued, drive), daemon=True).start()
-            self._doing.pop(queued.key, None)
+            with self._lock:
+                if self._doing.get(queued.key) == threading.get_ident():
+                    del self._doing[queued.key]
         except RuntimeError:
             self._drain(queued, drive)
 

@@ -162,14 +162,19 @@ def ask_all(shard: int, commands: list[tuple[Any, ...]]) -> Step[list[Any]]:
 
 
 def undo_if_cancelled(step: Step[T], undo: Callable[[], Step[object]]) -> Step[T]:
-    """Return the result of a step; if it is cancelled, or interrupted by Ctrl-C, undo it: it may have happened."""
+    """Return the result of a step; if it is cancelled, or interrupted by Ctrl-C, undo it: it may have happened.
+
+    What undoes it is a single call, which is sent once: who cancels does not wait for an engine that is away.
+    """
     try:
         return (yield from step)
     except (Exception, GeneratorExit):
         raise
     except BaseException:
-        with suppress(ScratchbusError):
-            yield from undo()
+        with suppress(ScratchbusError, Interrupted):
+            call = next(undo())
+            if isinstance(call, Call):
+                yield Call(call.shard, call.commands, is_write=True)
         raise
 
 
@@ -219,13 +224,16 @@ def scan_hash(shard: int, take: Callable[[list[Any]], object], key: str, count: 
     """Pass all fields of a hash, each followed by its value, to `take`, about `count` at a time; some may come twice.
 
     A cursor is valid for one process of the engine: after a restart or a failover in between, fields are left out. If
-    it finds fewer than there were, it scans again, but not for ever: they may have been removed.
+    it finds fewer than there were and are, it scans again, but not for ever: others may be removed all the time.
     """
+    expected = yield from ask(shard, "HLEN", key)
     for _ in range(_SCANS):
-        expected, found, at = (yield from ask(shard, "HLEN", key)), set[Any](), None
+        found, at = set[Any](), None
         while at is None or int(at):
             at, rows = yield from ask(shard, "HSCAN", key, at or 0, "COUNT", count)
             found.update(rows[::2])
             take(rows)
+        if len(found) < expected:
+            expected = yield from ask(shard, "HLEN", key)
         if len(found) >= expected:
             return

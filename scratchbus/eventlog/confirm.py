@@ -13,11 +13,11 @@ def _write_tail(*, tail: Key, never: Key) -> None:
     """Write the end of the log again."""
 
 
-def confirm(log: Log, page: str) -> Step[None]:
-    """Wait for the replicas that `ack=replica` requires to have all earlier writes to a page. Raises NotReplicated."""
+def confirm(log: Log, shard: int) -> Step[None]:
+    """Wait for the replicas that `ack=replica` requires to have all earlier writes to a shard. Raises NotReplicated."""
     if not log.replicas:
         return
-    keys = log.page(page).keys
+    keys = log.keys(shard)
     commands = (_write_tail(tail=keys.tail, never=keys.ids), ("WAIT", log.replicas, log.replica_ms))
     _, copies = yield Call(keys.shard, commands)  # safe to send twice
     if copies < log.replicas:

@@ -63,7 +63,8 @@ _CONTROLS: Final = re.compile(b"\xc2[\x80-\x9f]|\x7f")
 _LOST_PLUS: Final = re.compile(r"T[0-9:.]+ [0-9]{2}:[0-9]{2}$")
 _WORDS: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
-logger = LimitedLogger(stderr_logger())
+logger = stderr_logger()
+limited_logger = LimitedLogger(logger)
 
 Responses = dict[int | str, dict[str, Any]]
 """The answers of an operation by status, for OpenAPI."""
@@ -109,7 +110,7 @@ def problem_of(error: errors.ScratchbusError, status: int | None = None) -> Resp
     status = status_of(error) if status is None else status
     if isinstance(error, errors.EngineError):
         event = slug_of(type(error)).replace("-", " ")
-        logger.warning(event, problem=str(error))  # clients are not told all of it
+        limited_logger.warning(event, problem=str(error))  # clients are not told all of it
     headers = {"Retry-After": RETRY_AFTER} if status == 503 else {}
     return Response(json_bytes(body_of(error, status)), status, headers, MEDIA_TYPE)
 
@@ -196,7 +197,9 @@ async def _failed(request: Request, error: errors.ScratchbusError) -> Response:
     elif isinstance(error, errors.VersionConflict) and not any(each in request.headers for each in _PRECONDITIONS):
         status = 409
     elif isinstance(error, errors.FilesUnavailable):
-        logger.error("private files are unavailable", method=request.method, path=request.url.path, problem=str(error))
+        limited_logger.error(
+            "private files are unavailable", method=request.method, path=request.url.path, problem=str(error)
+        )
     return problem_of(error, status)
 
 

@@ -47,7 +47,7 @@ class Synced(NamedTuple):
 
 def sync(core: Core, page: str, file: Path | str) -> Step[Synced]:
     """See `AsyncPreferences.sync`."""
-    return (yield from repeatable(core, page, _sync(core, page, file)))
+    return (yield from repeatable(core, [core.log.shard(page)], _sync(core, page, file)))
 
 
 def _sync(core: Core, page: str, file: Path | str) -> Step[Synced]:

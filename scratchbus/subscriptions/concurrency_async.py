@@ -26,8 +26,9 @@ def check_handler(handler: object) -> None:
     if not callable(handler):
         raise InvalidInput(f"{shown(handler)} is not a handler; give a function")
     # blocking only:
-    # if iscoroutinefunction(handler):  # its event would be acked, and it would never run
-    #     name = getattr(handler, "__name__", None)
+    # its_call = type(handler).__call__
+    # if iscoroutinefunction(handler) or iscoroutinefunction(its_call):  # its event would be acked, and it never run
+    #     name = getattr(handler, "__name__", type(handler).__name__)
     #     raise InvalidInput(f"handler {name!r} is a coroutine function, which this bus cannot run; write def")
     # end
 

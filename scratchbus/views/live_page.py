@@ -159,7 +159,7 @@ class LivePage:
         self._end(error)
 
     def abandon(self, error: ScratchbusError) -> None:
-        """Raise this error in further reads by a forked child, where no thread follows the log."""
+        """Raise this error in further reads by a forked child or another event loop, where nothing follows the log."""
         self.lock, self.ended = threading.Lock(), error
 
     def wake(self) -> None:

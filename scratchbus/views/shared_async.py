@@ -142,6 +142,9 @@ class AsyncLivePages:
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
             cancel_all(self._tasks)
+            for page, shared in self._shared.items():
+                if shared.live is not None:
+                    shared.live.abandon(ViewClosed(page))
             self._shared, self._tasks, self._loop = {}, set(), loop
 
     # end

@@ -249,8 +249,8 @@ def _with_statuses(items: dict[str, Entry], on_file: list[Entry]) -> dict[str, E
 
 
 def _without_lines(text: str, removed: str) -> str:
-    """Return a text without the lines of another one."""
-    lines = {line.rstrip("\r\n") for line in lines_of(removed)}
+    """Return a text without the lines of another one, but with its blank lines."""
+    lines = {line.rstrip("\r\n") for line in lines_of(removed) if line.strip()}
     return "".join(line for line in lines_of(text) if line.rstrip("\r\n") not in lines)
 
 

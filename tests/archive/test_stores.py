@@ -78,6 +78,19 @@ def test_a_full_disk_is_an_error_and_leaves_no_file(tmp_path: Path, monkeypatch,
     assert store.list() == []
 
 
+@pytest.mark.parametrize("write", ["put_new", "replace"])
+def test_nothing_is_written_where_an_archive_was_mounted(tmp_path: Path, write: str):
+    directory = tmp_path / "archive"
+    store = DirectoryStore(directory)
+    store.put_new("a", b"1")
+    assert store.get("a") == b"1"
+    directory.rename(tmp_path / "elsewhere")
+    directory.mkdir()
+    with pytest.raises(ArchiveUnavailable, match="mount it again"):
+        getattr(store, write)("b", b"2")
+    assert list(directory.iterdir()) == []
+
+
 def test_an_unusable_directory_is_an_error(tmp_path: Path):
     (tmp_path / "file").write_text("in the way")
     store = DirectoryStore(tmp_path / "file")

@@ -96,15 +96,16 @@ def test_the_banner_names_what_signs_in(
         window.goto("about:blank")  # before the server ends, of which it may still load parts
 
 
+@pytest.mark.parametrize("before", [0, 520])
 def test_the_log_keeps_its_place_and_its_pause_through_an_outage(
-    open_console: Opened, served: Served, bus: Bus
+    open_console: Opened, served: Served, bus: Bus, before: int
 ) -> None:
     """What came meanwhile is above what is shown, or waits while the log is paused."""
-    page = bus.page("outages:log")
+    page = bus.page(f"outages:log-{before}")
     for number in range(90):
-        page.add("observation", f"event {number}")
+        newest = page.add("observation", f"event {number}")
     console = open_console(served, sees_failures=True)
-    window = console.open("#/log?q=page:outages:log")
+    window = console.open(f"#/log?q=page:outages:log-{before}")
     body = window.locator(".table-body")
     expect(window.get_by_role("row").filter(has_text="event 89")).to_be_visible()
     body.evaluate("each => { each.scrollTop = 28 * 40; }")
@@ -113,15 +114,19 @@ def test_the_log_keeps_its_place_and_its_pause_through_an_outage(
     expect(window.locator(".raw")).to_be_visible()
     top = row.evaluate("each => each.getBoundingClientRect().top")
     window.keyboard.press("z")
+    for number in range(before):
+        page.update(newest.id, content=f"waiting {number}")
+    if before:
+        expect(window.get_by_role("button", name=f"Go on, {before} new")).to_be_visible()
     with window.expect_response(lambda answer: answer.ok and "/events?last=500" in answer.url):
         window.context.set_offline(True)
         expect(window.get_by_text("The server does not answer.")).to_be_visible()
         page.add("observation", "meanwhile")
         window.context.set_offline(False)
-    expect(window.get_by_role("button", name="Go on, 1 new")).to_be_visible()
+    expect(window.get_by_role("button", name=f"Go on, {before + 1} new")).to_be_visible()
     expect(window.locator(".raw")).to_be_visible()
     window.keyboard.press("z")
-    expect(window.locator(".toolbar-count")).to_contain_text("91 ")
+    expect(window.locator(".toolbar-count")).to_contain_text(f"{before + 91} ")
     settle(window)
     expect(window.locator(".raw")).to_be_visible()
     assert abs(row.evaluate("each => each.getBoundingClientRect().top") - top) < 80  # the banner came and went

@@ -149,10 +149,14 @@ def test_bad_declarations_are_refused(bus: Bus):
 def test_what_is_no_handler_is_refused_before_an_event_is_lost(bus: Bus):
     async def later(given: object) -> None: ...
 
-    wrong: Any = later
-    for source in (bus.subscribe("s"), bus.work("w")):
-        with source, pytest.raises(InvalidInput, match="handler 'later' is a coroutine function, which this bus"):
-            source.run(wrong)
+    class Later:
+        async def __call__(self, given: object) -> None: ...
+
+    wrong: Any
+    for wrong, name in ((later, "later"), (Later(), "Later")):
+        for source in (bus.subscribe("s"), bus.work("w")):
+            with source, pytest.raises(InvalidInput, match=f"handler '{name}' is a coroutine function, which this bus"):
+                source.run(wrong)
     for wrong in (5, None):
         for source in (bus.subscribe("s"), bus.work("w")):
             with source, pytest.raises(InvalidInput, match=f"{wrong} is not a handler; give a function"):

@@ -193,6 +193,17 @@ def test_a_scan_that_a_restart_of_the_engine_cut_short_begins_again(bus, page):
     assert {each.content for each in end.value.value} == {"one", "other"}
 
 
+def test_a_scan_during_which_fields_are_removed_is_done_once(bus, page):
+    one = page.add("observation", "one")
+    reading = page_loader._read_documents(PageKeys(keys_of(bus), "main", 1), 0)
+    next(reading)
+    reading.send([2])
+    reading.send([[b"0", [one.id.encode(), encode_document(one)]]])
+    with pytest.raises(StopIteration) as end:
+        reading.send([1])
+    assert [each.content for each in end.value.value] == ["one"]
+
+
 def test_a_page_is_read_again_after_a_failover_meanwhile(bus, page):
     one = page.add("observation", "kept")
     project(bus)

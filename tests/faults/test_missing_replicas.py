@@ -123,3 +123,14 @@ def test_a_retry_of_an_unconfirmed_deletion_of_an_unlisted_file_deletes_it(
         for _ in range(2):
             confirmed.files("s").delete("a", event_id="e1")
         assert [event.kind for event in confirmed.events()] == ["file_written", "file_removed"]
+
+
+def test_missing_replicas_leave_no_session_unevicted(shared_server: Server, bus: Bus, tmp_path: Path) -> None:
+    with Bus.connect(shared_server.url, bus=bus.core.log.bus, home=tmp_path) as other:
+        files = [other.files(f"s{number}").path("a") for number in range(3)]
+        for number in range(3):
+            other.files(f"s{number}").write("a", b"a")
+        bus.core.settings = bus.core.settings.model_copy(update={"keep_files": "1ms"})
+        with pytest.raises(NotReplicated, match="repeat the call"):
+            bus.evict_files()
+        assert [file for file in files if file.exists()] == []

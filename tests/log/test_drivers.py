@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 import pytest
 from anyio import CancelScope
 
-from scratchbus import AsyncBus, Bus
-from scratchbus.errors import BusClosed
+from scratchbus import AsyncBus, AsyncView, Bus
+from scratchbus.errors import BusClosed, ViewClosed
 from tests.faults.proxy import Proxy
 from tests.faults.servers import Server, embedded_binary
 from tests.waiting import PATIENCE
@@ -71,8 +71,16 @@ def test_consecutive_event_loops_follow_one_bus(embedded_url: str, are_ended: bo
             assert (await next_event).subject == added.id
         return added.id
 
+    async def open_view() -> AsyncView:
+        view = bus.view("left-open")
+        await view.__aenter__()
+        return view
+
     with consecutive_loops(are_ended=are_ended) as run:
+        view = run(open_view())
         assert run(follow_one()) != run(follow_one())
+        with pytest.raises(ViewClosed):
+            view.active()
         run(bus.close())
     gc.collect()
 

@@ -170,13 +170,13 @@ def test_an_erased_todo_list_and_notepad_are_removed_from_the_files(bus: Bus, pr
 
 @pytest.mark.parametrize("later", ["", "two\n"])
 def test_erased_notes_stay_erased_when_the_file_has_changed(bus: Bus, project: Path, sync: WorkspaceSync, later: str):
-    bus.notepad("s1").write("Zoe is away\nplan A\ncall Zoe")
+    bus.notepad("s1").write("Zoe is away\n\nplan A\ncall Zoe")
     sync.run()
-    save(project / "NOTES.md", "Zoe is away\nplan B\ncall Zoe\n")
+    save(project / "NOTES.md", "Zoe is away\n\nplan B\ncall Zoe\n")
     bus.page("session:s1").erase("notepad", reason="asked for")
     bus.notepad("s1").append(later)
     sync.run()
-    assert (project / "NOTES.md").read_text() == bus.notepad("s1").read() == f"plan B\n{later}"
+    assert (project / "NOTES.md").read_text() == bus.notepad("s1").read() == f"\nplan B\n{later}"
     assert "Zoe" not in str([event.model_dump() for event in bus.events()])
     assert sync.run().wrote == ()
 

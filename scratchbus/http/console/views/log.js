@@ -138,15 +138,15 @@ function useEventList() {
   };
   /** After an outage: take what came meanwhile. Load again if the log is another one, or too much came. */
   const refresh = async () => {
-    const before = list.peek();
+    const shown = [...list.peek(), ...waiting.peek()];
     const mine = generation.current;
-    if (!before.length) return reload();
+    if (!shown.length) return reload();
     try {
       const at = moment.peek();
       const { items } = await get("/events", { last: STEP, before: at ? beyond(at) : undefined });
       if (mine !== generation.current) return undefined;
       const found = new Set(items.map(keyOf));
-      const recent = items.length ? before.filter((each) => newestFirst(each, items[0]) <= 0) : [];
+      const recent = items.length ? shown.filter((each) => newestFirst(each, items[0]) <= 0) : [];
       if (!recent.length || !recent.every((each) => found.has(keyOf(each)))) return reload();
       arrive(items);
       setState((state) => ({ ...state, error: null }));
