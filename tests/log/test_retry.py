@@ -12,7 +12,7 @@ import pytest
 
 from scratchbus import AsyncBus, Bus, NewObservation, Page
 from scratchbus.domain.events import Linked
-from scratchbus.engine.steps import Call, Interrupted
+from scratchbus.engine.steps import Call, Interrupted, Step, ask, undo_if_cancelled
 from scratchbus.errors import ArchiveUnavailable, BusClosed, EngineFull, EngineUnreachable, ScratchbusError
 from tests.faults.checker import check
 from tests.faults.interposing import Around, Send, interposed, losing_replies
@@ -224,3 +224,17 @@ async def test_a_cancelled_write_leaves_no_reply_for_the_next(server: Server, bu
             content = f"number {number}"
             assert (await page.add("observation", content)).content == content
             assert (await page.list(limit=1))[0].content == content
+
+
+def test_the_undoing_of_a_cancelled_step_is_sent_once() -> None:
+    """A driver sends a read again for seconds while the engine is away."""
+    call = Call(0, (("GET", "lease"),))
+
+    def take() -> Step[None]:
+        yield call
+
+    conversation = undo_if_cancelled(take(), lambda: ask(0, "DEL", "lease"))
+    assert next(conversation) is call
+    assert conversation.throw(KeyboardInterrupt()) == Call(0, (("DEL", "lease"),), is_write=True)
+    with pytest.raises(KeyboardInterrupt):
+        conversation.throw(Interrupted())
