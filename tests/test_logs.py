@@ -38,7 +38,7 @@ def test_a_flood_of_one_event_is_cut_and_counted():
 def test_refused_requests_do_not_flood_the_log(monkeypatch: pytest.MonkeyPatch):
     problems = pytest.importorskip("scratchbus.http.problems")
     lines = Lines()
-    monkeypatch.setattr(problems, "logger", logs.LimitedLogger(lines))
+    monkeypatch.setattr(problems, "limited_logger", logs.LimitedLogger(lines))
     for _ in range(1_000):
         assert problems.problem_of(EngineUnreachable("redis://x: refused")).status_code == 503
     assert len(lines) == LINES_AT_ONCE
