@@ -10,7 +10,7 @@ from typing import IO, cast
 from scratchbus.commands import files
 from scratchbus.commands.execution import Occasion
 from scratchbus.commands.fork_copies import copies_in_forks
-from scratchbus.commands.held_lock import WhileLocked
+from scratchbus.commands.held_lock import WhileLocked, take_lock
 from scratchbus.commands.observations import not_found
 from scratchbus.commands.scratch_directory import ScratchDirectory, name_of, names_in
 from scratchbus.domain.checks import check_own_event_id, check_reason
@@ -93,7 +93,9 @@ def _lock_file(core: Core, page: str, subject: object) -> Step[IO[bytes] | None]
         return None
     session = page.removeprefix(SESSION_PAGES)
     names = yield Fetch(partial(names_in, files.home_of(core.settings)))
-    return (yield from files.take_lock(core, session)) if name_of(core.settings.bus, session) in names else None
+    if name_of(core.settings.bus, session) not in names:
+        return None
+    return (yield from take_lock(files.directory(core, session)))
 
 
 def _delete_file(core: Core, page: str, subject: str, lock: IO[bytes]) -> Step[None]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Annotated, Any, cast
 
 from scratchbus.commands.execution import Occasion
-from scratchbus.commands.held_lock import WhileLocked
+from scratchbus.commands.held_lock import WhileLocked, take_lock
 from scratchbus.commands.memory import edit
 from scratchbus.commands.memory_edit import MemoryEdit, is_retry
 from scratchbus.commands.memory_reads import read_memory
@@ -31,7 +31,7 @@ from scratchbus.domain.event import Event
 from scratchbus.domain.models import CheckedBy
 from scratchbus.domain.values import page_of_session
 from scratchbus.engine.embedded.server import default_directory, directory_of
-from scratchbus.engine.steps import Abandoned, Fetch, Pause, Step
+from scratchbus.engine.steps import Abandoned, Fetch, Step
 from scratchbus.errors import (
     FilesUnavailable,
     InvalidField,
@@ -48,9 +48,6 @@ from scratchbus.projections.memory_index import Directory
 from scratchbus.readmodel.page_query import query_page
 from scratchbus.readmodel.scope import Core
 from scratchbus.settings import Settings
-
-_NAP = 0.02  # seconds between looks for the lock
-_LOCK_CHECKS = 1_500
 
 _Path = Annotated[str, CheckedBy(check_path)]
 
@@ -125,7 +122,7 @@ def write(core: Core, root: str, arguments: Mapping[str, Any]) -> Step[ScratchFi
     if (yield from is_retry(core, command.on(core, page), command.about)):
         return cast(ScratchFile, (yield from edit(core, page, command)))
     yield from _check_open(core, root)
-    with (yield from take_lock(core, root)) as lock:
+    with (yield from take_lock(directory(core, root))) as lock:
         if not (yield from is_retry(core, command.on(core, page), command.about)):  # else it is on disk, or newer
             yield Fetch(WhileLocked(lock, partial(directory(core, root).put, command.path, content)))
         written = yield from edit(core, page, command)
@@ -147,7 +144,7 @@ def delete(core: Core, root: str, arguments: Mapping[str, Any]) -> Step[None]:
     if (yield from is_retry(core, command.on(core, page), command.about)):
         return
     yield from _check_open(core, root)
-    with (yield from take_lock(core, root)) as lock:
+    with (yield from take_lock(directory(core, root))) as lock:
         if (yield from is_retry(core, command.on(core, page), command.about)):
             return
         listed = yield from read_memory(core, core.directories, page, lambda entries: entries.get(command.about))
@@ -187,7 +184,7 @@ def sync(core: Core, root: str) -> Step[list[ScratchFile]]:
 def _sync(core: Core, root: str) -> Step[list[ScratchFile]]:
     page = page_of_session(root)
     yield from _check_open(core, root)
-    with (yield from take_lock(core, root)) as lock:
+    with (yield from take_lock(directory(core, root))) as lock:
         found = {each.path: each for each in (yield Fetch(directory(core, root).scan))}
         listed = {file.path: file.sha256 for file in (yield from present(core, root))}
         for path, each in found.items():
@@ -236,7 +233,7 @@ def _evict_session(core: Core, session: str) -> Step[int]:
     keep_ms = core.settings.ms("keep_files")
     is_over = yield from has_ended(core, session)
     try:
-        with (yield from take_lock(core, session)) as lock:
+        with (yield from take_lock(directory(core, session))) as lock:
             if not is_over:
                 return (yield from _evict(core, session, lock))
             if keep_ms is None:
@@ -282,17 +279,6 @@ def _evict(core: Core, root: str, lock: IO[bytes]) -> Step[int]:
 def _check_open(core: Core, root: str) -> Step[None]:
     if (yield from has_ended(core, root)):
         raise SessionOver(root)
-
-
-def take_lock(core: Core, root: str) -> Step[IO[bytes]]:
-    """Wait for the lock of a session's files and return it. Raises FilesUnavailable."""
-    scratch = directory(core, root)
-    for _ in range(_LOCK_CHECKS):
-        lock: IO[bytes] | None = yield Fetch(scratch.try_lock)
-        if lock is not None:
-            return lock
-        yield Pause(_NAP)
-    raise FilesUnavailable(str(scratch.path), "another process keeps holding the lock")
 
 
 def _bytes(content: object) -> bytes:

@@ -1,4 +1,4 @@
-"""Hold a file lock for as long as a thread needs it: a cancelled task releases its own, but its thread continues."""
+"""Take the lock of a session's files, and hold it for as long as a thread needs it, which outlives a cancelled task."""
 
 from __future__ import annotations
 
@@ -6,7 +6,24 @@ import os
 from collections.abc import Callable
 from typing import IO, Generic, TypeVar
 
+from scratchbus.commands.scratch_directory import ScratchDirectory
+from scratchbus.engine.steps import Fetch, Pause, Step
+from scratchbus.errors import FilesUnavailable
+
 T = TypeVar("T")
+
+_NAP = 0.02  # seconds between looks for the lock
+_LOCK_CHECKS = 1_500
+
+
+def take_lock(scratch: ScratchDirectory) -> Step[IO[bytes]]:
+    """Wait for the lock of a session's files and return it. Raises FilesUnavailable."""
+    for _ in range(_LOCK_CHECKS):
+        lock: IO[bytes] | None = yield Fetch(scratch.try_lock)
+        if lock is not None:
+            return lock
+        yield Pause(_NAP)
+    raise FilesUnavailable(str(scratch.path), "another process keeps holding the lock")
 
 
 class WhileLocked(Generic[T]):

@@ -16,11 +16,11 @@ from scratchbus.eventlog.foreign import read_foreign, up_to
 from scratchbus.eventlog.gaps import not_erased
 from scratchbus.eventlog.raw_entries import entry_fields, entry_id, entry_position, text_of
 from scratchbus.readmodel.verify.findings import MAX_FINDINGS, Verified
-from scratchbus.readmodel.verify.probe import stored_end
+from scratchbus.readmodel.verify.probe import ShardCheck, stored_end
 from scratchbus.readmodel.verify.stored import StoredKeys
 
 
-class EndsCheck:
+class EndsCheck(ShardCheck):
     """Compares the ends of one shard's log; `read` reads keys at once."""
 
     def __init__(
@@ -30,11 +30,7 @@ class EndsCheck:
         verified: Verified,
         read: Callable[[Iterable[Command]], Step[list[Any]]],
     ) -> None:
-        self._log = log
-        self._keys = wanted.keys
-        self._shard = wanted.keys.shard
-        self._wanted = wanted
-        self._verified = verified
+        super().__init__(log, wanted, verified)
         self._read = read
 
     def run(self) -> Step[None]:

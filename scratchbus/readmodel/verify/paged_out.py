@@ -24,12 +24,13 @@ from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.paged_out import IndexEdit, reads
 from scratchbus.projections.scratch_page import index_entries
 from scratchbus.readmodel.verify.findings import Verified
+from scratchbus.readmodel.verify.probe import ShardCheck
 from scratchbus.readmodel.verify.stored import StoredKeys
 
 _AT_ONCE = 500  # observations per read
 
 
-class PagedOutCheck:
+class PagedOutCheck(ShardCheck):
     """Compares the observations of a shard that the stored documents lack; `read` reads keys at once."""
 
     def __init__(
@@ -39,11 +40,7 @@ class PagedOutCheck:
         verified: Verified,
         read: Callable[[Iterable[Command]], Step[list[Any]]],
     ) -> None:
-        self._log = log
-        self._keys = wanted.keys
-        self._shard = wanted.keys.shard
-        self._wanted = wanted
-        self._verified = verified
+        super().__init__(log, wanted, verified)
         self._read = read
         self._unmarked = set[str]()  # pages with paged-out observations, where the checkpoint says that there are none
 

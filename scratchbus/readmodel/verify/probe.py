@@ -30,15 +30,22 @@ class Moved(Exception):
     """The state was rebuilt meanwhile, or the log was replaced: start again."""
 
 
-class Probe:
-    """Reads a shard, and keeps the expected state up to date with it."""
+class ShardCheck:
+    """What all parts of the verification of one shard need: its log, its expected state, and where findings go."""
 
-    def __init__(self, log: Log, wanted: StoredKeys, verified: Verified, report: Callable[[int], None]) -> None:
+    def __init__(self, log: Log, wanted: StoredKeys, verified: Verified) -> None:
         self._log = log
         self._keys = wanted.keys
         self._shard = wanted.keys.shard
         self._wanted = wanted
         self._verified = verified
+
+
+class Probe(ShardCheck):
+    """Reads a shard, and keeps the expected state up to date with it."""
+
+    def __init__(self, log: Log, wanted: StoredKeys, verified: Verified, report: Callable[[int], None]) -> None:
+        super().__init__(log, wanted, verified)
         self._report = report
         self._end = START  # of the log, at the last read
 
