@@ -48,8 +48,10 @@ def encode_stored(observation: StoredObservation) -> bytes:
     return row[: -len(_PLAIN_DETAILS)] + b"]" if row.endswith(_PLAIN_DETAILS) else row
 
 
-def encode_document(document: Document) -> bytes:
+def encode_document(document: Document | StoredObservation) -> bytes:
     """Return the stored form of a document."""
+    if isinstance(document, StoredObservation):
+        return encode_stored(document)
     if not isinstance(document, Observation):
         serializer = type(document).__pydantic_serializer__
         return serializer.to_json(document, exclude_defaults=True, exclude_computed_fields=True)
@@ -96,9 +98,9 @@ def decode_stored(rows: Sequence[bytes | None]) -> Sequence[AnyObservation]:
         return [each for row in rows if row and (each := decode_observation(row)) is not None]
 
 
-def read_observations(rows: bytes) -> list[Observation]:
+def read_many(rows: bytes) -> list[StoredObservation]:
     """Return the observations of stored documents separated by commas. Raises one of UNREADABLE."""
-    return [*map(as_observation, _decode_many(b"[%b]" % rows))]
+    return _decode_many(b"[%b]" % rows)
 
 
 def _salvage(model: type[Document], row: bytes) -> Document | None:

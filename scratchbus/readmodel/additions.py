@@ -1,4 +1,4 @@
-"""Fold additions by column: from entries of the log to stored documents and index entries, without models in between.
+"""Fold additions without models in between: from entries of the log to stored documents and index entries, by column.
 
 Most events are additions of observations that no other event is about yet. For speed, this repeats what
 `scratch_page.added` does; `scratchbus verify` folds all events one by one and compares.
@@ -68,21 +68,17 @@ class PageAdditions:
         self.ids, self.seqs, names = ids, seqs, texts_of(ids)
         self.positions = [part for pair in zip(times, seqs, strict=True) for part in pair]
         kinds = texts_of(types)
-        sources = [body.source or body.by for body in bodies]
         rows = [
-            (name, self.name, type, source, ms, seq, *basics)
-            for name, type, source, ms, seq, basics in zip(
-                names, kinds, sources, times, seqs, map(_basics, bodies), strict=True
+            (name, self.name, type, body.source or body.by, ms, seq, *basics)
+            for name, type, body, ms, seq, basics in zip(
+                names, kinds, bodies, times, seqs, map(_basics, bodies), strict=True
             )
         ]
         for at, (row, body, details) in enumerate(zip(rows, bodies, map(_details, bodies), strict=True)):
             is_plain = details == _PLAIN_DETAILS
-            if is_plain and not shard:
-                document = encode_plain(row)
-            else:
-                *others, seen_by = details
-                document = encode_stored(_stored(*row, _stored_details(*others, min(seen_by, MAX_SAFE_INTEGER), shard)))
-            self.documents.append(document)
+            self.documents.append(
+                encode_plain(row) if is_plain and not shard else encode_stored(_observation(row, details, shard))
+            )
             self._types[row[2]].append(at)
             for tag in body.tags if len(body.tags) < 2 else set(body.tags):
                 self._tags[tag].append(at)
@@ -112,6 +108,22 @@ class PageAdditions:
         self.relations += [("evidence", each, f"{id}@{self.name}") for each in body.evidence]
         if body.cause is not None:
             self.relations.append(("causes", body.cause, stream_id))
+
+
+def added(subject: str, page: str, type: str, body: Fields, ms: int, seq: int, shard: int) -> StoredObservation:
+    """Return the observation that an event adds, from its fields. Raises OverflowError if its expiry is too late."""
+    if not _expires(body, ms):
+        raise OverflowError("it would expire too late")
+    row = subject, page, type, body.source or body.by, ms, seq, *_basics(body)
+    return _observation(row, _details(body), shard)
+
+
+def _observation(row: tuple[Any, ...], details: tuple[Any, ...], shard: int) -> StoredObservation:
+    """Return an addition with these basics and, as `_details` returns them, details."""
+    if details == _PLAIN_DETAILS and not shard:
+        return _stored(*row)
+    *others, times = details
+    return _stored(*row, _stored_details(*others, min(times, MAX_SAFE_INTEGER), shard))
 
 
 def _due(body: Fields, ms: int) -> int | None:

@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import START, Position
 from scratchbus.engine.scripts import Key, lua_script
 from scratchbus.engine.steps import Step, ask, ask_all
@@ -28,7 +27,8 @@ from scratchbus.eventlog.lag import end_of
 from scratchbus.eventlog.layouts import LUA
 from scratchbus.eventlog.positions import count_positions
 from scratchbus.eventlog.raw_entries import entry_id, entry_kind, entry_position, text_of
-from scratchbus.eventlog.stored_documents import read_observations
+from scratchbus.eventlog.stored_documents import read_many
+from scratchbus.projections.stored_observation import StoredObservation
 from scratchbus.readmodel.type_indexes import type_indexes
 
 MIN_EVENTS, EVENTS_PER_DOCUMENT = 5_000, 4
@@ -114,7 +114,9 @@ def read(keys: ShardKeys, names: PageKeys, position: Position) -> Step[Snapshot 
     return None
 
 
-def nearest_open(keys: ShardKeys, names: PageKeys, until: Position) -> Step[tuple[Position, list[Observation]] | None]:
+def nearest_open(
+    keys: ShardKeys, names: PageKeys, until: Position
+) -> Step[tuple[Position, list[StoredObservation]] | None]:
     """Return the position and documents of the last snapshot of the open observations up to a position, if any."""
     for position in (yield from stored(keys, names, OPEN_ENDING)):
         if position <= until and (found := (yield from read_open(keys, names, position))) is not None:
@@ -122,14 +124,14 @@ def nearest_open(keys: ShardKeys, names: PageKeys, until: Position) -> Step[tupl
     return None
 
 
-def read_open(keys: ShardKeys, names: PageKeys, position: Position) -> Step[list[Observation] | None]:
+def read_open(keys: ShardKeys, names: PageKeys, position: Position) -> Step[list[StoredObservation] | None]:
     """Return the documents of the snapshot of the open observations at a position, None unless they can be read."""
     row = yield from ask(keys.shard, "HGET", names.snapshots, f"{position.stream_id}/open")
     event_id, _, packed = (row or b"").partition(b"|")
     if not (yield from _is_of_log(keys, position, text_of(event_id))):
         return None
     try:
-        return read_observations(decompress(packed, MAX_UNPACKED))
+        return read_many(decompress(packed, MAX_UNPACKED))
     except (ValueError, RecursionError):
         return None
 
@@ -148,14 +150,14 @@ def _is_of_log(keys: ShardKeys, position: Position, event_id: str) -> Step[bool]
     return (yield from are_erased(keys, position.seq - 1, position.seq + 1))
 
 
-def load(names: PageKeys, snapshot: Snapshot) -> Step[list[Observation] | None]:
+def load(names: PageKeys, snapshot: Snapshot) -> Step[list[StoredObservation] | None]:
     """Return the documents of a snapshot; None if it was deleted just now, or cannot be read."""
-    documents: list[Observation] = []
+    documents: list[StoredObservation] = []
     for part in range(snapshot.parts):
         field = f"{snapshot.position.stream_id}/{part}"
         packed = yield from ask(snapshot.position.shard, "HGET", names.snapshots, field)
         try:
-            documents += read_observations(decompress(packed or b"", MAX_UNPACKED))
+            documents += read_many(decompress(packed or b"", MAX_UNPACKED))
         except (ValueError, RecursionError):
             return None
     return documents if len(documents) == snapshot.documents else None

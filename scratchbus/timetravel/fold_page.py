@@ -35,16 +35,22 @@ from scratchbus.projections.filters import Filter, matching
 from scratchbus.projections.folded_changes import CHANGING
 from scratchbus.projections.page_in_memory import PageInMemory
 from scratchbus.projections.projection import UNFOLDABLE, damage
+from scratchbus.projections.scratch_page import as_observation
+from scratchbus.projections.stored_observation import AnyObservation, StoredObservation
 from scratchbus.projections.subjects import IN_PLACE
 from scratchbus.readmodel import snapshots
+from scratchbus.readmodel.additions import added
 from scratchbus.readmodel.gc_pause import with_gc_paused
 from scratchbus.readmodel.rebuild import Progress
 from scratchbus.readmodel.snapshots import OpenSnapshot, Snapshot
 from scratchbus.timetravel.cut import Cut
 
-Documents = dict[str, Observation]
+Documents = dict[str, AnyObservation]
+"""Observations by id. Those which nothing has changed since they were added, or stored, are in their stored form."""
 
-_SUBJECT, _KIND, _PAGE = map(LAYOUT.index, (b"subject", b"kind", b"page"))
+_SUBJECT, _KIND, _TYPE, _PAGE = map(LAYOUT.index, (b"subject", b"kind", b"type", b"page"))
+_CHANGES: dict[bytes, Any] = {b"added": added, **CHANGING}
+"""The kinds of events that are folded without building the event, each with its function."""
 _page_and_name, _values = itemgetter(2 * _PAGE, 2 * _PAGE + 1), itemgetter(1)
 _DENSE = 3  # a page that has one of so many events is read with the others: the engine is quicker at it
 
@@ -56,7 +62,7 @@ class FoldedPage:
     page: str
     in_memory: PageInMemory
 
-    def get(self, ids: list[str]) -> Step[Documents]:
+    def get(self, ids: list[str]) -> Step[dict[str, Observation]]:
         """See `Reads`."""
         yield from ()
         found = {id: self.in_memory.get(id) for id in ids}
@@ -90,7 +96,7 @@ def fold_page(
     erased = yield from count_all_erased(log.keys(end.shard))
     stored = (yield from snapshots.load(names, base)) if base else []
     start = base.position if base and stored is not None else START._replace(shard=end.shard)
-    documents = {each.id: each for each in stored or ()}
+    documents: Documents = {each.id: each for each in stored or ()}
     (cursor,) = yield from cursors(log, start, [names.page])
     if share * _DENSE >= 1:
         cursor.page = ""
@@ -157,7 +163,7 @@ def fold_events(
             entries = [entry for entry in entries if entry_position(entry, end.shard) <= end]
         page_entries = _entries_on_page(entries, name)
         for at in range(0, len(page_entries), AT_ONCE):
-            with_gc_paused(partial(_apply_all, documents, page_entries[at : at + AT_ONCE], end.shard, reopened))
+            with_gc_paused(partial(_apply_all, documents, page, page_entries[at : at + AT_ONCE], end.shard, reopened))
         count += len(page_entries)
         if collector is not None and page_entries:
             collector.collect(entries[-1], page_entries, count, end.shard, documents)
@@ -166,11 +172,11 @@ def fold_events(
     return count
 
 
-def _apply_all(documents: Documents, entries: list[RawEntry], shard: int, reopened: set[str] | None) -> None:
-    """Fold the events of a page. Most change an existing observation and are folded without building an event."""
+def _apply_all(documents: Documents, page: str, entries: list[RawEntry], shard: int, reopened: set[str] | None) -> None:
+    """Fold the events of a page. Most add or change an observation, and are folded without building an event."""
     decoded = decode_bodies(entries, shard)
     changes = [
-        None if isinstance(body, Exception) else CHANGING.get(kind)
+        None if isinstance(body, Exception) else _CHANGES.get(kind)
         for kind, body in zip(decoded.columns[_KIND], decoded.bodies, strict=True)
     ]
     is_other = [change is None for change in changes]
@@ -178,23 +184,27 @@ def _apply_all(documents: Documents, entries: list[RawEntry], shard: int, reopen
     bodies = [*compress(decoded.bodies, is_other)]
     items = iter(decode_items([*compress(entries, is_other)], shard, Decoded(columns, bodies)))
     fields: Any
-    for subject, fields, change, ms, seq in zip(
-        texts_of(decoded.columns[_SUBJECT]), decoded.bodies, changes, *entry_numbers(entries), strict=True
+    subjects, types = texts_of(decoded.columns[_SUBJECT]), texts_of(decoded.columns[_TYPE])
+    for subject, type, fields, change, ms, seq in zip(
+        subjects, types, decoded.bodies, changes, *entry_numbers(entries), strict=True
     ):
-        if change is None:
-            apply(documents, next(items)[1])
-        elif (document := documents.get(subject)) is not None:
-            fields.ms = ms
-            try:
+        try:
+            if change is None:
+                apply(documents, next(items)[1])
+            elif change is added:
+                documents[subject] = added(subject, page, type, fields, ms, seq, shard)
+            elif (document := documents.get(subject)) is not None:
+                if isinstance(document, StoredObservation):
+                    document = documents[subject] = as_observation(document)
+                fields.ms = ms
                 changed, values = change(document, fields), document.__dict__
-            except UNFOLDABLE:
-                apply(documents, Poison({"subject": subject, "ms": ms, "seq": seq, "shard": shard}, ""))
-                continue
-            values.update(changed)
-            values["version"] += 1
-            values["ms"], values["seq"] = ms, seq
-        elif reopened is not None and getattr(fields, "status_class", None) == "open":
-            reopened.add(subject)
+                values.update(changed)
+                values["version"] += 1
+                values["ms"], values["seq"] = ms, seq
+            elif reopened is not None and getattr(fields, "status_class", None) == "open":
+                reopened.add(subject)
+        except UNFOLDABLE:
+            apply(documents, Poison({"subject": subject, "ms": ms, "seq": seq, "shard": shard}, ""))
 
 
 def _store_snapshot(log: Log, names: PageKeys, at: Position, documents: Documents, erased: int) -> Step[None]:
@@ -223,10 +233,12 @@ def apply(documents: Documents, item: Event | Poison) -> None:
 
     The documents belong to this fold alone, and are changed in place.
     """
+    document = documents.get(item.subject)
+    before = None if document is None else as_observation(document)
     if isinstance(item, Poison):
-        after = damage(documents.get(item.subject), *item.position[:2])
+        after = damage(before, *item.position[:2])
     else:
-        after, _ = IN_PLACE.fold(documents.get(item.subject), item)
+        after, _ = IN_PLACE.fold(before, item)
     if after is None:
         documents.pop(item.subject, None)
     else:

@@ -15,6 +15,8 @@ from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.stored_documents import decode_observations
 from scratchbus.projections.filters import Filter, matching
 from scratchbus.projections.page_in_memory import PageInMemory
+from scratchbus.projections.scratch_page import as_observation
+from scratchbus.projections.stored_observation import StoredObservation
 from scratchbus.readmodel import snapshots
 from scratchbus.readmodel.history import history
 from scratchbus.readmodel.scope import Core
@@ -32,7 +34,7 @@ class LazyPage(FoldedPage):
     fold: Callable[[], Step[Reads]]
     folded: Reads | None = None
 
-    def get(self, ids: list[str]) -> Step[Documents]:
+    def get(self, ids: list[str]) -> Step[dict[str, Observation]]:
         """See `Reads`."""
         found = {id: self.in_memory.get(id) for id in ids}
         missing = [id for id, each in found.items() if each is None]
@@ -63,7 +65,7 @@ def read_open(
     core: Core,
     names: PageKeys,
     cut: Cut,
-    base: tuple[Position, list[Observation]],
+    base: tuple[Position, list[StoredObservation]],
     erased: int,
     fold: Callable[[], Step[Reads]],
 ) -> Step[LazyPage]:
@@ -84,14 +86,14 @@ def read_open(
     return LazyPage(names.page, PageInMemory(documents.values(), cut.ms), core, names, cut, fold)
 
 
-def read_closed(log: Log, page: str, until: Position, ids: Iterable[str]) -> Step[Documents]:
+def read_closed(log: Log, page: str, until: Position, ids: Iterable[str]) -> Step[dict[str, Observation]]:
     """Fold the histories of observations, up to a position. Raises PositionLost."""
     documents: Documents = {}
     for id in ids:
         for event in (yield from history(log, page, id)):
             if event.position <= until:
                 apply(documents, event)
-    return documents
+    return {id: as_observation(each) for id, each in documents.items()}
 
 
 def _are_damaged(log: Log, names: PageKeys, ids: list[str]) -> Step[bool]:

@@ -9,10 +9,15 @@ from hypothesis import strategies as st
 
 from scratchbus.eventlog.codec import decode_item
 from scratchbus.eventlog.raw_entries import LAYOUT, RawEntry
+from scratchbus.projections.scratch_page import as_observation
 from scratchbus.timetravel.fold_page import Documents, _apply_all, apply
 
 BODIES = {
-    "added": ('"content":"a"', '"content":"b","ttl":1000,"times":3,"evidence":["x"]', '"content":7'),
+    "added": ('"content":"a"', '"content":"b","ttl":1000,"times":3,"evidence":["x"]', '"content":7',
+              '"content":"c","tags":["t"],"priority":9,"ttl":1,"source":"s"', '"content":"d","ttl":9007199254740991',
+              '"content":"e","owner":"o","status":"done","status_class":"closed","confidence":0.5,"context":{"k":[1]},'
+              '"metadata":{"m":1},"dedupe_key":"d","remind_at":"2026-01-31T12:00:00Z","blocked_by":["one"],"every":"1d"',
+              '"content":"f","times":9007199254740993,"expires_at":"2026-01-31T12:00:00Z"'),
     "updated": ('"changes":{"content":"c","owner":null}', '"changes":{"tags":["t"]}', '"changes":{"odd":1}'),
     "repeated": ('"ttl":5000', '"times":2,"evidence":["x","y"]', '"expires_at":"2026-01-31T12:00:00Z"', '"ttl":1.5',
                  '"ttl":9007199254740991'),
@@ -35,16 +40,20 @@ events = st.sampled_from([(kind, body) for kind, some in BODIES.items() for body
 TOO_LATE = [("one", ("added", '"content":"a"')), ("one", ("claimed", '"holder":"h","ttl":8640000000000000'))]
 
 
-@example(TOO_LATE, 2)
-@given(st.lists(st.tuples(st.sampled_from(("one", "two")), events), max_size=30), st.integers(1, 30))
-def test_chunks_are_folded_like_single_events(log: list[tuple[str, tuple[str, str]]], size: int) -> None:
+@example(TOO_LATE, 2, 2)
+@given(
+    st.lists(st.tuples(st.sampled_from(("one", "two")), events), max_size=30),
+    st.integers(1, 30),
+    st.sampled_from((0, 2)),
+)
+def test_chunks_are_folded_like_single_events(log: list[tuple[str, tuple[str, str]]], size: int, shard: int) -> None:
     entries = [_entry(seq, *each) for seq, each in enumerate(log, 1)]
     singly: Documents = {}
     for entry in entries:
-        apply(singly, decode_item(entry, 2))
+        apply(singly, decode_item(entry, shard))
     together: Documents = {}
     for at in range(0, len(entries), size):
-        _apply_all(together, entries[at : at + size], 2, None)
+        _apply_all(together, "main", entries[at : at + size], shard, None)
     assert _all(together) == _all(singly)
 
 
@@ -56,4 +65,4 @@ def _entry(seq: int, subject: str, event: tuple[str, str]) -> RawEntry:
 
 
 def _all(documents: Documents) -> dict[str, list[tuple[str, Any]]]:
-    return {id: list(each.__dict__.items()) for id, each in documents.items()}
+    return {id: list(as_observation(each).__dict__.items()) for id, each in documents.items()}
