@@ -145,13 +145,14 @@ if not smallest then
   for k, type in ipairs(call('HKEYS', TYPES)) do walked[k] = OF_TYPE .. type end
 end
 local step = #walked == 1 and 100 or math.min(100, limit)
+local per_set = math.min(step, math.max(10, math.ceil(4 * step / #walked))) -- rows read of a set at once
 
 local function rows_of(set, from)
-  return call('ZREVRANGEBYSCORE', set, from == '' and '+inf' or '(' .. from, '-inf', 'WITHSCORES', 'LIMIT', 0, step)
+  return call('ZREVRANGEBYSCORE', set, from == '' and '+inf' or '(' .. from, '-inf', 'WITHSCORES', 'LIMIT', 0, per_set)
 end
 
--- Several sets are merged by score. Of each, `rows` are the last rows read (members and scores alternate), and `at` is
--- the index of the current one.
+-- Several sets are merged by score, in a heap with the highest score first. Of each, `rows` are the last rows read
+-- (members and scores alternate), and `at` is the index of the current one.
 
 local function advance(walk)
   walk.at = walk.at + 2
@@ -162,29 +163,40 @@ local function advance(walk)
   walk.score = tonumber(walk.below or 0)
 end
 
-local walks = {}
-for k, set in ipairs(#walked > 1 and walked or {}) do
-  walks[k] = {set = set, below = below, rows = {}, at = 0}
+local walks, heap_size = {}, #walked > 1 and #walked or 0
+for k = 1, heap_size do
+  walks[k] = {set = walked[k], below = below, rows = {}, at = 0}
   advance(walks[k])
 end
+
+local function sift_down(at)
+  local walk = walks[at]
+  while 2 * at <= heap_size do
+    local child = 2 * at
+    if child < heap_size and walks[child + 1].score > walks[child].score then child = child + 1 end
+    if walks[child].score <= walk.score then break end
+    walks[at], at = walks[child], child
+  end
+  walks[at] = walk
+end
+
+for at = math.floor(heap_size / 2), 1, -1 do sift_down(at) end
 
 local function next_merged()
   local rows = {}
   for r = 1, 2 * step, 2 do
     local first = walks[1]
-    for k = 2, #walks do
-      if walks[k].score > first.score then first = walks[k] end
-    end
     if not first.below then break end
     rows[r], rows[r + 1] = first.rows[first.at], first.below
     advance(first)
+    sift_down(1)
   end
   return rows
 end
 
 local ids, docs, looked, is_end, rows = {}, {}, 0, 0, nil
 while #ids < limit and looked < 5000 do
-  rows = #walks > 0 and next_merged() or walked[1] and rows_of(walked[1], below) or {}
+  rows = heap_size > 0 and next_merged() or walked[1] and rows_of(walked[1], below) or {}
   if #rows == 0 then
     is_end = 1
     break
