@@ -99,6 +99,18 @@ def _nothing_changes(bus: Host) -> Iterator[None]:
         _replies = None
 
 
+def round_trips(bus: Host, conversation: Step[object]) -> int:
+    """Return how many round trips a conversation that only reads takes."""
+    asked, reply = 0, None
+    while True:
+        try:
+            call = cast(Call, conversation.send(reply))
+        except StopIteration:
+            return asked
+        reply = [send(bus, *command) for command in call.commands]
+        asked += 1
+
+
 def keys_of(bus: Host, page: str = "main") -> ShardKeys:
     """Return the keys of the shard that a page is on."""
     return bus.core.log.keys(bus.core.log.shard(page))

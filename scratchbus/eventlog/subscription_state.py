@@ -262,15 +262,10 @@ def names(keys: ShardKeys) -> Step[list[str]]:
 
 def read_state(keys: ShardKeys, name: str) -> Step[dict[str, str]]:
     """Return the stored fields of a subscription. Raises NotFound."""
-    state = yield from read_hash(keys, keys.subscription(name))
+    state = texts((yield from ask(keys.shard, "HGETALL", keys.subscription(name))))
     if not state:
         raise removed(name)
     return state
-
-
-def read_hash(keys: ShardKeys, key: str) -> Step[dict[str, str]]:
-    """Return a hash of texts."""
-    return texts((yield from ask(keys.shard, "HGETALL", key)))
 
 
 def texts(row: list[bytes]) -> dict[str, str]:

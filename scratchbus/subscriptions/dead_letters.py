@@ -12,13 +12,13 @@ from pydantic import BaseModel
 from scratchbus.domain.event import Event
 from scratchbus.domain.position import Position, in_time
 from scratchbus.domain.quoting import encodable
-from scratchbus.engine.steps import Step, ask, batches
+from scratchbus.engine.steps import Step, ask, ask_all, batches
 from scratchbus.errors import ArchiveDamaged, ArchiveForeign, InvalidPosition, NotFound, PositionLost, shown
 from scratchbus.eventlog.below_floor import entries_at
 from scratchbus.eventlog.keys import ShardKeys
 from scratchbus.eventlog.log_entry import LogEntry
 from scratchbus.eventlog.raw_entries import RawEntry, entry_position, texts_of
-from scratchbus.eventlog.subscription_state import deliver_again, drop, names, read_hash, removed
+from scratchbus.eventlog.subscription_state import deliver_again, drop, names, removed, texts
 from scratchbus.readmodel.scope import Core
 from scratchbus.subscriptions.options import check_name
 from scratchbus.telemetry.counters import counts
@@ -30,7 +30,7 @@ UNREADABLE = (PositionLost, ArchiveDamaged, ArchiveForeign)
 """Errors that keep one archived event from being read, until someone sets or repairs the archive."""
 
 READ_AT_ONCE = 100
-"""The most dead letters whose events are read at once."""
+"""The most dead letters whose events, and the most subscriptions whose dead letters, are read at once."""
 
 Positions = Position | str | Iterable[Position | str] | None
 """One position, several, or None for all."""
@@ -87,9 +87,11 @@ def list_dead_letters(core: Core, name: str | None) -> Step[list[DeadLetter]]:
     """Return the dead letters of a subscription, or of all, in the order of their events. Raises NotFound."""
     keys = core.log.keys(0)
     out: list[DeadLetter] = []
-    for each in (yield from names(keys)) if name is None else [(yield from _checked_name(keys, name))]:
-        rows = yield from read_hash(keys, keys.dead(each))
-        out += [DeadLetter.model_validate_json(rows[position]) for position in sorted(rows, key=by_time)]
+    chosen = (yield from names(keys)) if name is None else [(yield from _checked_name(keys, name))]
+    for batch in batches(chosen, READ_AT_ONCE):
+        replies = yield from ask_all(keys.shard, [("HGETALL", keys.dead(each)) for each in batch])
+        for rows in map(texts, replies):
+            out += [DeadLetter.model_validate_json(rows[position]) for position in sorted(rows, key=by_time)]
     return out
 
 

@@ -19,7 +19,7 @@ from scratchbus.errors import (
 from scratchbus.eventlog import below_floor
 from scratchbus.subscriptions import dead_letters
 from tests.contracts.test_subscriptions import contents, fill, status_of, vanish
-from tests.inspection import keys_of, send
+from tests.inspection import keys_of, round_trips, send
 
 
 def refuse(deliveries, wanted="1"):
@@ -93,6 +93,17 @@ def test_event_that_keeps_failing_becomes_a_dead_letter(bus, page):
     with bus.subscribe("router") as deliveries:
         page.add("observation", "3")
         assert contents(deliveries, 1) == ["3"]
+
+
+def test_dead_letters_of_many_subscriptions_take_as_many_round_trips_as_of_one(bus, page):
+    (added,) = fill(page, 1)
+    expected = []
+    for number in range(3):
+        with bus.subscribe(f"router-{number}", max_attempts=1) as deliveries:
+            next(deliveries).fail("no")
+        expected.append((f"router-{number}", str(added.position)))
+        assert [(letter.subscription, letter.position) for letter in bus.dead_letters()] == expected
+        assert round_trips(bus, dead_letters.list_dead_letters(bus.core, None)) == 2
 
 
 def test_failed_attempts_are_counted_across_consumers(bus, page):
