@@ -114,7 +114,7 @@ def as_of(
     sources, when = _sources(without_sources), as_when(when)  # "10m ago" would be another moment for the next page
     cut = yield from cut_at(core, page, when)
     if not sources:
-        return PastReads(core, (yield from _read_past(core, page, cut, progress)), when, cut)
+        return PastReads(core, (yield from read_past(core, page, cut, progress)), when, cut)
     exclusion = SourceExclusion(sources)
     documents = yield from fold_without(core.log, page, cut, exclusion, progress)
     return PastReads(core, _folded_page(page, documents, cut), when, cut, exclusion)
@@ -131,7 +131,7 @@ def _folded_page(page: str, documents: Documents, cut: Cut) -> FoldedPage:
     return FoldedPage(page, PageInMemory(documents.values(), cut.ms))
 
 
-def _read_past(core: Core, page: str, cut: Cut, progress: Progress | None) -> Step[Reads]:
+def read_past(core: Core, page: str, cut: Cut, progress: Progress | None) -> Step[Reads]:
     """Go back from now, or forward from a snapshot or the beginning, whichever costs less."""
     log, end = core.log, cut.position
     if not end.seq:

@@ -10,13 +10,13 @@ from scratchbus.domain.position import Position
 from scratchbus.domain.registry import Registry
 from scratchbus.domain.registry_yaml import parse_registry
 from scratchbus.domain.time_checks import as_when
-from scratchbus.engine.steps import Step
+from scratchbus.engine.steps import Step, batches
 from scratchbus.errors import ArchiveError, PositionLost
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, read_checkpoint
 from scratchbus.eventlog.cursor import cursors
 from scratchbus.eventlog.keys import SYSTEM_PAGE, PageKeys
-from scratchbus.eventlog.positions import count_positions
+from scratchbus.eventlog.positions import count_many_positions
 from scratchbus.eventlog.raw_entries import entry_fields, entry_position, text_of
 from scratchbus.eventlog.reader import read
 from scratchbus.projections.filters import Filter
@@ -24,8 +24,10 @@ from scratchbus.readmodel.history import history
 from scratchbus.readmodel.queries import page_names
 from scratchbus.readmodel.scope import TYPES, Core
 from scratchbus.readmodel.status import PageStatus
-from scratchbus.timetravel.cut import When
-from scratchbus.timetravel.past import as_of
+from scratchbus.timetravel.cut import When, cut_at
+from scratchbus.timetravel.past import read_past
+
+_AT_ONCE = 500  # pages
 
 
 def pages_as_of(core: Core, when: When) -> Step[list[PageStatus]]:
@@ -52,16 +54,20 @@ def _pages_of_shard(core: Core, when: When, checkpoint: Checkpoint, open_filter:
     found: list[PageStatus] = []
     shard = checkpoint.position.shard
     keys = core.log.keys(shard)
-    unfolded: set[str] | None = None
-    for page in (yield from page_names(keys)):
-        past = yield from as_of(core, page, when, (), None)
-        end = past.cut.position
-        if unfolded is None:
-            unfolded = yield from _pages_between(core.log, checkpoint.position, end)
-        folded, _ = yield from count_positions(shard, PageKeys(keys, page, checkpoint.build).positions, end)
-        rows = yield from past.reads.search(open_filter, None, None)
+    names = yield from page_names(keys)
+    if not names:
+        return found
+    cut = yield from cut_at(core, names[0], when)  # the same for all pages of a shard
+    with_events = yield from _pages_between(core.log, checkpoint.position, cut.position)
+    for batch in batches(names, _AT_ONCE):
+        wanted = [(PageKeys(keys, page, checkpoint.build).positions, cut.position) for page in batch]
+        counted = yield from count_many_positions(shard, wanted)
+        with_events |= {page for page, (count, _) in zip(batch, counted, strict=True) if count}
+    for page in names:
+        reads = yield from read_past(core, page, cut, None)
+        rows = yield from reads.search(open_filter, None, None)
         rows = [each for each in rows if each.status_class == "open"]
-        if rows or folded or page in unfolded:
+        if rows or page in with_events:
             claimed = sum(each.claim is not None for each in rows)
             found.append(PageStatus(page=page, open=len(rows), claimed=claimed))
     return found

@@ -133,6 +133,17 @@ def test_pages_are_listed_as_of_a_position(bus):
         bus.pages(first.created_at + timedelta(days=365))
 
 
+@pytest.mark.engines(*ONE)
+def test_pages_of_the_past_share_the_reads_of_their_shard(bus):
+    asked = []
+    for count in (20, 10):  # the first ones, so that every shard has some
+        for number in range(count):
+            bus.page(f"page-{count + number}").add("observation", "x")
+        project(bus)
+        asked.append(round_trips(bus, past_pages.pages_as_of(bus.core, bus.position())))
+    assert asked[1] - asked[0] <= 6 * 10
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_pages_of_the_past_do_not_count_claims_that_had_ended(bus, page, clock, way):
     held = page.add("observation", "x")
