@@ -6,10 +6,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from scratchbus.commands.observations import check_statuses
-from scratchbus.engine.steps import Step, ask
+from scratchbus.engine.steps import Step, ask, batches
 from scratchbus.errors import InvalidField
 from scratchbus.readmodel.relations import find_pages, may_be_archived
 from scratchbus.readmodel.scope import Core, type_of
+
+_AT_ONCE = 1_000  # ids
 
 
 def check_known_ids(core: Core, page: str, ids: Iterable[str], field: str = "evidence") -> Step[dict[str, str]]:
@@ -18,10 +20,12 @@ def check_known_ids(core: Core, page: str, ids: Iterable[str], field: str = "evi
     Ids that are no longer on a page are looked up in the archive, if there is one.
     """
     keys, ids = core.log.keys(core.log.shard(page)), list(dict.fromkeys(ids))
-    heads = yield from ask(keys.shard, "HMGET", keys.heads(page), *ids)
-    ids = [id for id, head in zip(ids, heads, strict=True) if head is None]
-    pages = (yield from find_pages(core.log, ids)) if ids else {}
-    for id in ids:
+    missing: list[str] = []
+    for batch in batches(ids, _AT_ONCE):
+        heads = yield from ask(keys.shard, "HMGET", keys.heads(page), *batch)
+        missing += [id for id, head in zip(batch, heads, strict=True) if head is None]
+    pages = (yield from find_pages(core.log, missing)) if missing else {}
+    for id in missing:
         if id not in pages and not (yield from may_be_archived(core.log, id)):
             raise InvalidField(
                 field,

@@ -35,6 +35,8 @@ from scratchbus.readmodel.queries import get, page_names
 _AT_ONCE = 500
 """How many commands, or ids in a command, are sent in one round trip."""
 
+_PAIRS = 10_000  # of a page and an id, looked up in one round trip
+
 _TRIES = 3  # for ids that are paged in, or whose build is replaced, meanwhile
 
 
@@ -192,19 +194,23 @@ def _find_on_shard(log: Log, checkpoint: Checkpoint, ids: list[str]) -> Step[dic
     shard, build, found = checkpoint.position.shard, checkpoint.build, dict[str, str]()
     keys = log.keys(shard)
     names = yield from page_names(keys)
-    for batch in batches(names, _AT_ONCE):
-        rows = yield from ask_all(shard, [("HMGET", keys.heads(name), *ids) for name in batch])
-        candidates = [(id, name) for name in batch for id in ids]
-        stored = [("HEXISTS", PageKeys(keys, name, build).docs, id) for id, name in candidates]
-        heads = [head for row in rows for head in row]
-        for (id, name), *flags in zip(candidates, heads, (yield from ask_all(shard, stored)), strict=True):
-            if any(flags):
-                found[id] = name
-        for name in batch if checkpoint.is_paged else ():
-            missing = [id for id in ids if id not in found]
-            found |= dict.fromkeys(
-                (yield from paged_out.locate(log, PageKeys(keys, name, build), shard, missing)), name
-            )
+    for missing in batches(ids, _AT_ONCE):
+        for batch in batches(names, max(1, _PAIRS // len(missing))):
+            rows = yield from ask_all(shard, [("HMGET", keys.heads(name), *missing) for name in batch])
+            candidates = [(id, name) for name in batch for id in missing]
+            stored = [("HEXISTS", PageKeys(keys, name, build).docs, id) for id, name in candidates]
+            heads = [head for row in rows for head in row]
+            for (id, name), *flags in zip(candidates, heads, (yield from ask_all(shard, stored)), strict=True):
+                if any(flags):
+                    found[id] = name
+            for name in batch if checkpoint.is_paged else ():
+                elsewhere = [id for id in missing if id not in found]
+                found |= dict.fromkeys(
+                    (yield from paged_out.locate(log, PageKeys(keys, name, build), shard, elsewhere)), name
+                )
+            missing = [id for id in missing if id not in found]
+            if not missing:
+                break
     return found
 
 

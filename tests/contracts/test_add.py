@@ -1,6 +1,7 @@
 """`add` and `add_many`: results, defaults, batches and limits."""
 
 import re
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -8,11 +9,14 @@ import pytest
 
 from scratchbus import NewObservation
 from scratchbus.commands.add import decide, parse
+from scratchbus.commands.references import check_known_ids
+from scratchbus.engine.steps import ask_all
 from scratchbus.errors import EventIdReused, InvalidField, InvalidId, PageFull, TooLarge
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.ids import new_id
 from scratchbus.eventlog.writes import Ids
-from tests.engines import ALL
+from scratchbus.readmodel import relations
+from tests.engines import ALL, ONE
 from tests.inspection import assert_sound, entries, heads, keys_of, log_length, send
 
 pytestmark = pytest.mark.engines(*ALL)
@@ -282,6 +286,32 @@ def test_unknown_evidence_is_refused(bus, page):
         with pytest.raises(InvalidField, match="evidence: 01ARZ3NDEKTSV4RRFFQ69G5FAV is not on any page of this bus"):
             add()
     assert log_length(bus) == 0
+
+
+@pytest.mark.engines(*ONE)
+def test_many_ids_of_evidence_are_looked_up_in_batches(bus, page):
+    lookup, sizes, reply = check_known_ids(bus.core, page.name, (f"{number:026}" for number in range(2_500))), [], None
+    with suppress(StopIteration):
+        while True:
+            ((_, _, *ids),) = lookup.send(reply).commands
+            sizes.append(len(ids))
+            reply = [[b"a head"] * len(ids)]
+    assert sizes == [1_000, 1_000, 500]
+
+
+@pytest.mark.engines(*ONE)
+def test_evidence_on_other_pages_is_looked_up_in_batches(bus, page, monkeypatch):
+    monkeypatch.setattr(relations, "_PAIRS", 4)
+    monkeypatch.setattr(relations, "_AT_ONCE", 2)
+    ids = [bus.page(f"other-{number % 8}").add("observation", "x").id for number in range(24)]
+    assert page.add("observation", "y", evidence=ids).evidence == ids
+    sent, lookup, reply = [], relations.find_pages(bus.core.log, ids[:2]), None
+    with suppress(StopIteration):
+        while True:
+            call = lookup.send(reply)
+            sent.append(call.commands)
+            reply = bus.converse(ask_all(call.shard, list(call.commands)))
+    assert max(map(len, sent)) <= 4
 
 
 def test_evidence_can_be_on_another_page_and_cleared(bus, page):
