@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Any
 
-from scratchbus.domain.payloads import plain
+from scratchbus.domain.payloads import count_values, plain
 from scratchbus.domain.values import MAX_BYTES, check_event_id, check_id, check_whole
 from scratchbus.errors import InvalidField, InvalidId, TooLarge, UnknownField, key_text, shown
 
@@ -124,19 +124,20 @@ def check_object(field: str, value: object) -> dict[str, Any]:
         return {}
     if not isinstance(value, Mapping):
         raise InvalidField(field, f"{shown(value)} is not a JSON object")
-    if not value:
-        return {}
     if type(value) is dict and _is_flat(value):
         return value.copy()
     try:
         if not all(isinstance(key, str) for key in value):
             raise TypeError("keys must be strings")
-        text = _to_json(dict(value))
+        count = count_values(value, {})
+        text = _to_json(dict(value)) if count <= MAX_BYTES else ""
         size = len(text.encode())
     except (TypeError, ValueError, RecursionError) as error:
         if isinstance(error, RecursionError):
             _check_depth(field, value)
         raise InvalidField(field, f"is not a JSON object: {error}") from None
+    if count > MAX_BYTES:
+        raise TooLarge(field, count, MAX_BYTES, "values")
     if size > MAX_BYTES:
         raise TooLarge(field, size, MAX_BYTES)
     parsed: dict[str, Any] = _from_json(field, text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -51,6 +51,20 @@ def plain(place: str, value: object) -> Any:
         return value.model_dump_json() if place == "content" else value.model_dump(mode="json")
     except ValueError as problem:  # pydantic's PydanticSerializationError too
         raise InvalidField(place, f"cannot be written as JSON: {problem}") from None
+
+
+def count_values(value: Any, counted: dict[int, int]) -> int:
+    """Return how many values are in a JSON value, in linear time, although a shared one counts each time.
+
+    `counted` has the numbers of the containers counted before, by identity.
+    """
+    count = counted.get(id(value))
+    if count is None:
+        counted[id(value)] = 1  # in a value that contains itself
+        children = value.values() if isinstance(value, Mapping) else value
+        counts = [count_values(child, counted) if isinstance(child, dict | list | tuple) else 1 for child in children]
+        count = counted[id(value)] = 1 + sum(counts)
+    return count
 
 
 def read_payload(value: Any, model: type[Model], place: PayloadField) -> Model:

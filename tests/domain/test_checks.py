@@ -90,6 +90,21 @@ def test_a_shared_list_is_counted_once_per_level() -> None:
         check_object("context", {"a": shared})
 
 
+def test_an_object_with_many_shared_values_is_refused_without_writing_them() -> None:
+    shared: list[Any] = []
+    for _ in range(60):
+        shared = [shared, shared]
+    with pytest.raises(TooLarge, match=f"context: {2**61} values is over the limit of 65536"):
+        check_object("context", {"a": shared})
+
+
+def test_a_small_object_that_contains_itself_is_refused() -> None:
+    value: dict[str, Any] = {"a": [1]}
+    value["a"].append(value)
+    with pytest.raises(InvalidInput, match="context: is not a JSON object: Circular reference"):
+        check_object("context", value)
+
+
 def test_a_deep_object_that_contains_itself_is_refused() -> None:
     inner: dict[str, Any] = {}
     outer: dict[str, Any] = inner
