@@ -40,7 +40,8 @@ class Cluster(Failover):
             try:
                 (rows,) = yield Sending(node, (("CLUSTER", "SLOTS"),))
             except (redis_errors.RedisError, OSError) as problem:
-                if not is_lost(problem) and not isinstance(problem, redis_errors.BusyLoadingError):
+                is_busy = isinstance(problem, redis_errors.BusyLoadingError) or str(problem).startswith("BUSY ")
+                if not is_busy and not is_lost(problem):
                     raise
                 last_problem = problem
                 continue

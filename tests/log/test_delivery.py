@@ -9,6 +9,7 @@ import pytest
 from redis.exceptions import (
     AskError,
     AuthenticationError,
+    BusyLoadingError,
     ClusterDownError,
     ConnectionError,
     MovedError,
@@ -70,6 +71,14 @@ def test_a_node_without_a_host_has_the_host_of_the_asked_one() -> None:
     cluster = Cluster([("here", 1)], "bus")
     converse(cluster.learn(), [[[0, 16383, [b"", 7, b"id"]]]])
     assert cluster.address(0) == ("here", 7)
+
+
+@pytest.mark.parametrize("problem", [BusyLoadingError("loading"), ResponseError("BUSY a script"), ConnectionError("x")])
+def test_another_node_is_asked_for_the_slots_when_one_is_busy(problem: Exception) -> None:
+    cluster = Cluster([A, B], "bus")
+    _, sent = converse(cluster.learn(), problem, [SLOTS])
+    assert sorted(addresses(sent)) == [A, B]
+    assert cluster.address(0) == A
 
 
 def test_ask_redirects_a_single_read_and_a_write_waits() -> None:
