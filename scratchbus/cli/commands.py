@@ -8,6 +8,7 @@ from functools import wraps
 from typing import Any, cast
 
 import click
+from click.core import augment_usage_errors
 
 from scratchbus.cli.arguments import content_of
 from scratchbus.cli.invocation import Invocation, pass_invocation
@@ -85,6 +86,11 @@ class BusCommand(click.Command):
         }
         accepted = self._relevant if self.accepted is None else self.accepted
         self.params += [option for option in SHARED if option.name in accepted and option.name not in own_options]
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the arguments. Every mistake names this command, also those that click's parser finds."""
+        with augment_usage_errors(ctx):
+            return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command. When the result of a write cannot be printed, the error says that it was made."""

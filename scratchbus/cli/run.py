@@ -159,10 +159,16 @@ def run(context: click.Context, invocation: Invocation) -> None:
 
     `scratchbus run NAME --help` explains its options.
     """
-    # Daemons do not have these options.
-    os.environ |= given(SCRATCHBUS_BUS=invocation.bus, SCRATCHBUS_CONFIG=invocation.config)
+    _pass_on(invocation)
     options = given(url=invocation.url, page=invocation.page, name=invocation.source, instance=invocation.instance)
     context.default_map = {str(context.invoked_subcommand): options}
+
+
+def _pass_on(invocation: Invocation) -> None:
+    """Tell daemons by the environment what they have no options for. Raises SettingsError for a bad file."""
+    if invocation.config is not None:
+        invocation.settings()  # an error that a daemon finds would blame the variable
+    os.environ |= given(SCRATCHBUS_BUS=invocation.bus, SCRATCHBUS_CONFIG=invocation.config)
 
 
 def _load(module: str = "") -> ModuleType:
@@ -252,4 +258,7 @@ def demo(context: click.Context, invocation: Invocation, url: str | None, log: s
         raise click.UsageError("--serve shows the demo in a browser; leave --json out")
     served = http_server() if is_served else None
     url = invocation.url if url is None else url
+    if url is None and given(bus=invocation.bus, config=invocation.config):
+        raise click.UsageError("--bus and --config are for an engine of yours; give --url too, or leave them out")
+    _pass_on(invocation)
     context.exit(_load(".demo").run_demo(log, url, as_json=invocation.as_json, serve=served))

@@ -62,7 +62,7 @@ class Serving:
 
 
 def run(options: ServeOptions, when_ready: Callable[[Serving], None]) -> None:
-    """Serve until SIGTERM or SIGINT. Raises SettingsError."""
+    """Serve until SIGTERM or SIGINT. Raises SettingsError, and InvalidInput for settings that no bus can have."""
     config, listener, serving = _prepared(options)
 
     async def signalled() -> None:
@@ -96,6 +96,7 @@ def serving_beside(options: ServeOptions) -> Iterator[Serving]:
 
 
 def _prepared(options: ServeOptions) -> tuple[uvicorn.Config, socket.socket, Serving]:
+    scratchbus.AsyncBus.connect(**options.settings)  # not awaited: checks the URL and the settings
     listener = listen(options.where)
     callers = _callers(options, is_local=listener.is_local)
     is_secure = options.certificate is not None

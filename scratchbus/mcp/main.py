@@ -9,6 +9,7 @@ from typing import Any
 
 import anyio
 
+from scratchbus import AsyncBus
 from scratchbus.daemon import listen, stderr_logger
 from scratchbus.mcp.identity import GROUPS, Identity, groups_of
 from scratchbus.mcp.methods import Methods
@@ -33,13 +34,14 @@ def run_http(
 ) -> None:
     """Serve the tokens of a file over HTTP; `announce` is called with the URL.
 
-    Raises SettingsError, and InvalidField for unknown groups.
+    Raises SettingsError, and InvalidInput for unknown groups and for settings that no bus can have.
     """
     from scratchbus.mcp.access_tokens import Tokens
     from scratchbus.mcp.app import PATH, mcp_app, serve_http  # late: over stdio they are not needed
 
     tokens, offered = Tokens(file), groups_of(GROUPS if groups is None else groups)
     tokens.check_any()
+    AsyncBus.connect(**settings)  # not awaited: checks the URL and the settings
     listener = listen(where)
     url = f"{listener.url()}{PATH}"
     if not listener.is_local:

@@ -85,6 +85,8 @@ def test_the_exit_codes_have_their_documented_values():
         (["types", "pull"], "`scratchbus types --help`"),
         (["completion", "tcsh"], "bash"),
         (["list", "--limit", "x"], "'x' is not an integer; see"),
+        (["note", "list", "--json=x"], "does not take a value; see `scratchbus note list --help`"),
+        (["--config", "x.yaml", "demo"], "give --url too, or leave them out; see `scratchbus demo --help`"),
         (["list", "--confidence", "high"], "'high' is not a number; see"),
         (["show", "a\udcff"], "UTF-8"),
     ],
@@ -146,6 +148,12 @@ def test_a_long_url_is_not_repeated_whole(cli: Cli, url: str, code: int, advice:
         (["--url", "http://example.org", "list"], "redis://"),
         (["--url", "redis://localhost", "stop"], "embedded"),
         (["--config", "/nowhere.yaml", "list"], "/nowhere.yaml"),
+        (["--config", "/nowhere.yaml", "run", "projector"], "scratchbus: /nowhere.yaml: cannot be read"),
+        (
+            ["--config", "/nowhere.yaml", "demo", "--url", "redis://localhost"],
+            "scratchbus: /nowhere.yaml: cannot be read",
+        ),
+        (["--url", "nonsense", "serve", "--listen", "0", "--no-open"], "'nonsense' is not an engine URL"),
         (
             ["types", "check", "/nowhere.yaml"],
             "/nowhere.yaml: cannot be read: No such file or directory; check the path",

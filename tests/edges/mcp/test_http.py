@@ -339,6 +339,7 @@ def test_a_head_without_end_is_refused(served: Served):
         (("--http", "8000", "--tokens", "{bad}"), 5, "bad.yaml:3:3: tokens[0].sha256"),
         (("--http", "where", "--tokens", "{good}"), 5, "HOST:PORT"),
         (("--http", "8000", "--tokens", "{good}", "--tools", "everything"), 5, "unknown group 'everything'"),
+        (("--http", "0", "--tokens", "{good}", "--url", "nonsense"), 5, "'nonsense' is not an engine URL"),
         (("--http", "{taken}", "--tokens", "{good}"), 5, "another port or host"),
         (("--http", "8000", "--tokens", "{good}", "--agent", "a"), 2, "are set by the token; leave out --agent"),
     ],
