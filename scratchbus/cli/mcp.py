@@ -106,9 +106,12 @@ def mcp(
     """
     if context.invoked_subcommand is not None:
         return
+    given_here = {name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
     instance = invocation.settings().instance
     settings = {"url": invocation.url, "config": invocation.config, "bus": invocation.bus, "instance": instance}
     if http is None:
+        if "tokens" in given_here:
+            raise click.UsageError("--tokens is for clients over HTTP; give --http too, or leave it out")
         identity = _identity(
             invocation, {**identity_options, "session": identity_options["session"] or scratchbus.new_id()}, groups
         )
@@ -119,9 +122,8 @@ def mcp(
         _measure(invocation, metrics_host, metrics_port)
         serve(identity, settings)
         return
-    is_session_given = context.get_parameter_source("session_id") is ParameterSource.COMMANDLINE
-    if identity_options["agent"] or invocation.page or is_session_given or identity_options["knowledge"]:
-        options = "--agent, --session, --page and --knowledge"
+    if given_here & {"agent", "kind", "session_id", "knowledge"} or invocation.page or invocation.source:
+        options = "--agent, --kind, --session, --page, --source and --knowledge"
         raise click.UsageError(f"over HTTP these are set by the token; leave out {options}")
     from scratchbus.daemon import configure_logging
 

@@ -27,8 +27,10 @@ def metrics_options(command: F) -> F:
 
 
 def start_exporter(host: str, port: int | None) -> Exporter | None:
-    """Serve metrics if a port is given, and log the URL. Raises SettingsError."""
+    """Serve metrics if a port is given, and log the URL. Raises SettingsError, and UsageError for a host alone."""
     if port is None:
+        if host != HOST:
+            raise click.UsageError("--metrics-host needs --metrics-port")
         return None
     from scratchbus.daemon.exporter import Exporter
     from scratchbus.telemetry.logs import stderr_logger  # late: most processes serve none

@@ -96,10 +96,12 @@ def serving_beside(options: ServeOptions) -> Iterator[Serving]:
 
 
 def _prepared(options: ServeOptions) -> tuple[uvicorn.Config, socket.socket, Serving]:
+    is_secure = options.certificate is not None
+    if options.certificate_key is not None and not is_secure:  # all would go unencrypted
+        raise SettingsError(f"{options.certificate_key}: a key needs its certificate; give --cert too")
     scratchbus.AsyncBus.connect(**options.settings)  # not awaited: checks the URL and the settings
     listener = listen(options.where)
     callers = _callers(options, is_local=listener.is_local)
-    is_secure = options.certificate is not None
     hosts = hosts_of(listener.host, listener.port, options.hosts, is_local=listener.is_local, is_secure=is_secure)
     server = Server(callers, options.settings, hosts, options.allow_private_webhooks)
     tls = _tls(options) if is_secure else None

@@ -153,6 +153,10 @@ def test_a_long_url_is_not_repeated_whole(cli: Cli, url: str, code: int, advice:
             ["--config", "/nowhere.yaml", "demo", "--url", "redis://localhost"],
             "scratchbus: /nowhere.yaml: cannot be read",
         ),
+        (
+            ["serve", "--listen", "0", "--no-open", "--cert-key", "k.pem"],
+            "k.pem: a key needs its certificate; give --cert",
+        ),
         (["--url", "nonsense", "serve", "--listen", "0", "--no-open"], "'nonsense' is not an engine URL"),
         (
             ["types", "check", "/nowhere.yaml"],

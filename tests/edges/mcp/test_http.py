@@ -342,6 +342,10 @@ def test_a_head_without_end_is_refused(served: Served):
         (("--http", "0", "--tokens", "{good}", "--url", "nonsense"), 5, "'nonsense' is not an engine URL"),
         (("--http", "{taken}", "--tokens", "{good}"), 5, "another port or host"),
         (("--http", "8000", "--tokens", "{good}", "--agent", "a"), 2, "are set by the token; leave out --agent"),
+        (("--http", "8000", "--tokens", "{good}", "--kind", "person"), 2, "are set by the token; leave out --agent"),
+        (("--http", "8000", "--tokens", "{good}", "--source", "a"), 2, "are set by the token; leave out --agent"),
+        (("--agent", "a", "--tokens", "{good}"), 2, "give --http too, or leave it out"),
+        (("--agent", "a", "--metrics-host", "10.0.0.1"), 2, "--metrics-host needs --metrics-port"),
     ],
 )
 def test_a_server_that_cannot_start_gives_a_one_line_error(
