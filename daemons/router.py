@@ -271,7 +271,9 @@ def about(id: str) -> str:
 
 
 @daemon("router")
-@click.option("--threshold", type=click.FloatRange(0, 100), default=THRESHOLD, help="Suggest from this urgency on.")
+@click.option(
+    "--threshold", type=click.FloatRange(0, 100), metavar="N", default=THRESHOLD, help="Suggest from this urgency on."
+)
 @file_option(
     "--rules",
     default=lambda: shipped("router.yaml"),

@@ -50,8 +50,8 @@ def _change(
     past_tense: str,
     help: str,
     *options: Options,
+    example: str,
     reason: str = _REASON,
-    example: str = "TEXT",
     cls: type[BusCommand] = BusCommand,
 ) -> BusCommand:
     """Return a command that calls this method of the page for each of several observations."""
@@ -72,21 +72,26 @@ def _change(
     for option in options:
         change = option(change)
     change.__doc__ = f"{help} {_SEVERAL}" if "\n" in help else f"{help}\n\n{_SEVERAL}"
-    examples = (f"scratchbus {verb} 8F3K2M9Q --reason {example}",)
+    examples = (f"scratchbus {verb} 8F3K2M9Q --reason '{example}'",)
     return click.command(verb, cls=cls, examples=examples, shared=PAGE)(change)
 
 
-review = _change("review", "sent to review", "Send observations to review.\n\nThey stay open, but are not active.")
-resolve = _change("resolve", "resolved", "Resolve observations that are done.")
-archive = _change("archive", "archived", "Archive observations.", cls=_Archive)
-reopen = _change("reopen", "reopened", "Reopen observations: they become active again.", _TTL)
+review = _change(
+    "review",
+    "sent to review",
+    "Send observations to review.\n\nThey stay open, but are not active.",
+    example="the amounts differ",
+)
+resolve = _change("resolve", "resolved", "Resolve observations that are done.", example="card blocked")
+archive = _change("archive", "archived", "Archive observations.", cls=_Archive, example="no longer of interest")
+reopen = _change("reopen", "reopened", "Reopen observations: they become active again.", _TTL, example="it is back")
 refute = _change(
     "refute",
     "refuted",
     "Archive observations because they are not true.\n\n"
     "Open observations that rest on them go to review, on every page.",
     reason="Why they are not true.",
-    example='"the log was from a test"',
+    example="the log was from a test",
 )
 
 

@@ -46,7 +46,7 @@ def list_types(invocation: Invocation) -> None:
     invocation.out.listing(_TYPE, found)
 
 
-@types.command(examples=("scratchbus types show >types.yaml",))
+@types.command(examples=("scratchbus types show > types.yaml",))
 @pass_invocation
 def show(invocation: Invocation) -> None:
     """Print the types of the bus as YAML, to edit and push."""
@@ -58,7 +58,7 @@ def show(invocation: Invocation) -> None:
         invocation.out.line(text.removesuffix("\n"))
 
 
-@types.command(examples=("scratchbus types check config/observation_types.yaml",), shared=OUTPUT)
+@types.command(examples=("scratchbus types check types.yaml",), shared=OUTPUT)
 @click.argument("file", type=_FILE)
 @pass_invocation
 def check(invocation: Invocation, file: str) -> None:
@@ -72,7 +72,7 @@ def check(invocation: Invocation, file: str) -> None:
     invocation.out.result(document, *cells, is_whole=True)
 
 
-@types.command(examples=("scratchbus types push config/observation_types.yaml",))
+@types.command(examples=("scratchbus types push types.yaml",))
 @click.argument("file", type=_FILE)
 @event_id_option
 @pass_invocation

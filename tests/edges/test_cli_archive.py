@@ -32,7 +32,7 @@ def test_archive_with_ids_archives_observations(cli: Cli):
     assert cli.json("list").documents[2]["status"] == "archived"
     assert cli("archive", "nonsense").code == 5
     assert "--fence" in cli("archive", first, "--help").out
-    assert "scratchbus archive 8F3K2M9Q --reason TEXT" in cli("archive", "--help").out
+    assert "scratchbus archive 8F3K2M9Q --reason 'no longer of interest'" in cli("archive", "--help").out
     assert cli("archive").code == 2
 
 
