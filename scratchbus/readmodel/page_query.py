@@ -164,7 +164,7 @@ def _behind(page: str, freshness: Freshness) -> Behind:
     """Return the error for a projection that stays behind."""
     return Behind(
         f"page {page!r}: the projection is still behind after {freshness.timeout:g} s; start a projector"
-        " (`scratchbus up`), or read with stale_ok=True"
+        " (`scratchbus up`), raise fresh_timeout, or read with stale_ok=True"
     )
 
 
@@ -175,7 +175,7 @@ def _check_stale(page: str, freshness: Freshness, checkpoint: Checkpoint, reply:
     if since and now - since > freshness.timeout * 1000:
         raise Behind(
             f"page {page!r}: the projection is {(now - since) / 1000:.1f} s old, over fresh_timeout;"
-            " start a projector (`scratchbus up`), or read without stale_ok"
+            " start a projector (`scratchbus up`), raise fresh_timeout, or read without stale_ok"
         )
 
 
