@@ -23,8 +23,7 @@ def urgency(observation: Observation, now: datetime, half_life: timedelta = HALF
 
     Raises InvalidField unless the half-life is positive.
     """
-    if half_life <= timedelta(0):
-        raise InvalidField("half_life", f"{half_life} is not above 0; give a time such as timedelta(days=1)")
+    _check(half_life)
     base = observation.priority / 100 * observation.confidence
     if base == 0:
         return 0.0
@@ -40,5 +39,11 @@ def by_urgency(
 
     Raises InvalidField unless the half-life is positive.
     """
+    _check(half_life)  # also if there are no observations
     ranked = [(urgency(observation, now, half_life), observation) for observation in observations]
     return sorted(ranked, key=lambda pair: (-pair[0], pair[1].added))
+
+
+def _check(half_life: timedelta) -> None:
+    if half_life <= timedelta(0):
+        raise InvalidField("half_life", f"{half_life} is not above 0; give a time such as timedelta(days=1)")

@@ -40,7 +40,9 @@ def test_an_attack_passes_the_threshold_with_the_third_attempt():
 @pytest.mark.parametrize("half_life", [timedelta(0), timedelta(days=-1)])
 def test_a_half_life_is_positive(half_life):
     with pytest.raises(InvalidField, match=r"half_life: .* is not above 0"):
-        by_urgency([observation(age=HALF_LIFE)], NOW, half_life)
+        urgency(observation(age=HALF_LIFE), NOW, half_life)
+    with pytest.raises(InvalidField, match=r"half_life: .* is not above 0"):
+        by_urgency([], NOW, half_life)
 
 
 def test_zero_confidence_is_never_urgent():
