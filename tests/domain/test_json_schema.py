@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from scratchbus.domain.json_schema import compile_schema, schema_problem, value_problem
+from scratchbus.domain.json_schema import SchemaProblem, compile_schema, schema_problem, value_problem
 from scratchbus.domain.registry_yaml import parse_registry
 from scratchbus.errors import InvalidField, RegistryError
 
@@ -78,6 +78,16 @@ def problem_of(schema, value):
             [{"b": 1}, {"a": 1, "b": 2}],
         ),
         ({"patternProperties": {"^n_": {}}, "additionalProperties": {"type": "string"}}, [{"b": "x"}], [{"b": 1}]),
+        (
+            {"patternProperties": {"^n": {"type": "integer"}, "^s": {"type": "string"}}},
+            [{"n": 1, "s": "x"}],
+            [{"n": 1, "na": "x"}, {"n": 1, "s": 1}],
+        ),
+        (
+            {"properties": {"a": {"patternProperties": {"^n": False}, "additionalProperties": False}}},
+            [{"a": "n"}, {"a": {}}],
+            [{"a": {"n": 1}}, {"a": {"b": 1}}],
+        ),
         ({"additionalProperties": False}, [{}], [{"a": 1}]),
         (
             {"properties": {"a": {"uniqueItems": True}}},
@@ -87,6 +97,7 @@ def problem_of(schema, value):
         ({"properties": {"a": {"uniqueItems": False}}}, [{"a": [1, 1]}], []),
         ({"properties": {"a": {}}, "unevaluatedProperties": False}, [{"a": 1}], [{"b": 1}]),
         ({"properties": {"a": {"$ref": "#/$defs/t"}}, "$defs": {"t": {"pattern": "^x"}}}, [{"a": "x"}], [{"a": "y"}]),
+        ({"properties": {"a": {"$ref": "#/$defs/any"}}, "$defs": {"any": True}}, [{"a": 1}], []),
         ({"properties": {"a": {"const": {"pattern": "(?=x)"}}}}, [{"a": {"pattern": "(?=x)"}}], [{"a": 1}]),
         ({"properties": {"a": {"enum": [{"$ref": "#/no"}]}}}, [{"a": {"$ref": "#/no"}}], [{"a": 1}]),
         ({"properties": {"a": {"default": {"$ref": "#/no"}, "type": "object"}}}, [{"a": {}}], [{"a": 1}]),
@@ -135,6 +146,18 @@ def test_a_long_value_does_not_hide_its_problem():
     problem = problem_of({"properties": {"a": {"maxLength": 3}}}, {"a": "x" * 1_000})
     assert problem.message == f"'{'x' * 99}…{'x' * 86}' is too long"
     assert (problem.path, len(problem.message)) == (("a",), 200)
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "message"),
+    [
+        ({"properties": {"a": {"pattern": "^x"}}}, "y", "'y' does not match '^x'"),
+        ({"patternProperties": {"a": {"type": "string"}}}, 1, "1 is not of type 'string'"),
+        ({"properties": {"a": {"uniqueItems": True}}}, [1, 1], "[1, 1] has non-unique elements"),
+    ],
+)
+def test_a_problem_has_the_path_and_the_value(schema, value, message):
+    assert problem_of(schema, {"a": value}) == SchemaProblem(("a",), message)
 
 
 def test_the_path_of_a_problem_leads_to_the_value():

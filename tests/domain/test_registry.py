@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from hashlib import sha256
 from pathlib import Path
 from textwrap import dedent
 from unittest.mock import Mock
@@ -91,14 +93,38 @@ def test_the_digest_depends_only_on_the_text():
 
 
 def test_changes_list_added_removed_and_changed_types():
-    old = parsed(TICKET + "types: {stays: , goes: , turns: , differs: {priority: 1}}")
-    new = parsed(TICKET + "types: {stays: , comes: , turns: {lifecycle: ticket}, differs: {priority: 2}}")
+    old = parsed(TICKET + "types: {stays: , went: , goes: , turns: , differs: {priority: 1}}")
+    new = parsed(TICKET + "types: {turns: {lifecycle: ticket}, stays: , joins: , comes: , differs: {priority: 2}}")
     changes = new.changes_from(old)
-    assert changes.added == ("comes",)
-    assert changes.removed == ("goes",)
+    assert changes.added == ("comes", "joins")
+    assert changes.removed == ("goes", "went")
     assert changes.changed == ("differs", "turns")
     assert changes.lifecycle_changed == ("turns",)
-    assert changes.needs_none_open == ("goes", "turns")
+    assert changes.needs_none_open == ("goes", "turns", "went")
+
+
+@pytest.mark.parametrize(
+    "types",
+    ["stays: , goes: , comes: ", "stays: ", "stays: {priority: 1}, goes: "],
+    ids=["added", "removed", "changed"],
+)
+def test_each_kind_of_change_is_a_change(types):
+    assert parsed(f"types: {{{types}}}").changes_from(parsed("types: {stays: , goes: }"))
+
+
+def test_the_order_of_a_schemas_keys_is_not_a_change():
+    old, new = (
+        parsed(f"types: {{x: {{context: {{{keys}}}}}}}")
+        for keys in ("minProperties: 1, $comment: a", "$comment: a, minProperties: 1")
+    )
+    assert not new.changes_from(old)
+
+
+def test_a_registry_is_read_only():
+    registry = parsed("types: {x: }")
+    for table in (registry.types, registry.lifecycles):
+        with pytest.raises(TypeError):
+            table["y"] = table[next(iter(table))]
 
 
 @pytest.mark.parametrize("field", ["context", "metadata"])
@@ -123,6 +149,8 @@ def test_a_dedupe_key_has_the_type_and_the_named_fields():
     assert given_type.dedupe_key_of(fields) == 'x:["logwatch","192.0.2.1"]'
     assert given_type.dedupe_key_of({**fields, "content": "b"}) == given_type.dedupe_key_of(fields)
     assert given_type.dedupe_key_of({**fields, "source": "other"}) != given_type.dedupe_key_of(fields)
+    one, other = ({**fields, "context": {"address": address}} for address in ({"a": 1, "b": 2}, {"b": 2, "a": 1}))
+    assert given_type.dedupe_key_of(one) == given_type.dedupe_key_of(other)
 
 
 def test_a_missing_field_means_no_dedupe_key():
@@ -135,9 +163,11 @@ def test_a_missing_field_means_no_dedupe_key():
 def test_long_dedupe_keys_are_shortened_and_stay_distinct():
     given_type = only_type("{dedupe: [content]}")
     one, other = (given_type.dedupe_key_of({"content": "a" * 60_000 + end}) for end in "bc")
-    assert one is not None
-    assert len(one) < 100
+    assert one == f"x:sha256-{sha256(json.dumps(['a' * 60_000 + 'b']).encode()).hexdigest()}"
     assert one != other
+    readable = "a" * 156  # a key changes no more: the log has the keys of older versions
+    assert given_type.dedupe_key_of({"content": readable}) == f'x:["{readable}"]'
+    assert str(given_type.dedupe_key_of({"content": readable + "a"})).startswith("x:sha256-")
 
 
 def test_a_dedupe_key_is_short_ascii():
