@@ -331,12 +331,15 @@ def test_a_dependent_added_meanwhile_is_in_the_same_batch(page, connect, monkeyp
     wrong = on(page)
     near = on(page, wrong)
     more: list[Observation] = []
-    rival = connect("rival").page()
+    rival = connect("rival", max_observations=1_000).page()
     look = refutation.dependents
 
     def meddled(*given):
         found = yield from look(*given)
         if len(more) < 2:
+            rival.add_many(
+                [NewObservation(type="observation", content="x")] * 256
+            )  # as many as the script reads at once
             more.append(on(rival, (wrong, near)[len(more)]))
         return found
 
