@@ -96,6 +96,12 @@ def test_sections_without_room_are_counted_in_one_line():
     assert lay_out(sections, 11, words).text == "# A"
 
 
+def test_items_that_were_not_read_count_as_left_out():
+    laid = lay_out([Section("b", "# B", ["one"], unread=3)], 100, words)
+    assert laid.text == "# B\none\n(3 more left out for lack of room)"
+    assert laid.left_out == {"b": 3}
+
+
 def test_an_empty_section_is_left_out():
     assert lay_out([Section("a", "# A"), Section("b", "# B", [])], 100, words).text == "# A"
 
@@ -126,8 +132,12 @@ def test_a_superadditive_counter_keeps_its_budget():
     def steep(text: str) -> int:
         return len(text) ** 2 // 50
 
-    laid = lay_out([Section("b", "# B", [f"item {number}" for number in range(50)])], 200, steep)
+    items = [f"item {number}" for number in range(50)]
+    laid = lay_out([Section("b", "# B", items)], 200, steep)
     assert laid.tokens == steep(laid.text) <= 200
+    assert laid.chosen["b"] == items[:8]  # the text has 95 characters, and may have 100
+    laid = lay_out([Section("a", "# A", items, share=0.5), Section("b", "# B", items)], 200, steep)
+    assert (len(laid.chosen["a"]), laid.left_out) == (2, {"a": 48, "b": 50})  # the last section loses its items first
     laid = lay_out([Section("a", "# A " + "word " * 500), Section("b", "# B", ["one"])], 200, steep)
     assert laid.tokens == steep(laid.text) <= 200
 
