@@ -15,18 +15,18 @@ from contextlib import contextmanager
 from itertools import count
 from typing import Final, NamedTuple
 
-from scratchbus.context.fulltext import (
+from scratchbus.context.recall_sources import IndexEntry
+from scratchbus.engine.at_fork import locked_by_forks
+from scratchbus.projections.fulltext import (
     TOKENIZE,
     any_of,
     open_database,
-    spaced,
+    phrase_of,
     storable,
     telling_words_of,
     unspaced,
-    words_of,
+    with_runs_apart,
 )
-from scratchbus.context.recall_sources import IndexEntry
-from scratchbus.engine.at_fork import locked_by_forks
 
 MAX_MATCHES: Final = 1_000
 """The most items searched for a question's words: rare words first, and for common words the newest items."""
@@ -245,17 +245,17 @@ class RecallIndex:
                 find("DELETE FROM shown")
                 self.database.executemany("INSERT INTO shown (rowid, tags, content) VALUES (?, ?, ?)", texts)
                 for row, *parts in find(_EXCERPTS, (_BEGIN, _END, _BEGIN, _END, _CUT, any_of(words))):
-                    marked = [word.casefold() for part in parts for word in _MARKED.findall(part)]
+                    marked = [unspaced(word).casefold() for part in parts for word in _MARKED.findall(part)]
                     excerpt = unspaced(parts[1].replace(_BEGIN, "").replace(_END, "")).replace(_CUT, " … ")
                     found[row] = excerpt, list(dict.fromkeys(marked))
         return found
 
     def mentions(self, name: str, page_numbers: Collection[int], limit: int) -> list[int]:
         """Return the rows of up to `limit` items whose text has the name of an entity, newest first."""
-        if not (words := words_of(name)):
+        if not (phrase := phrase_of(name)):
             return []
         with self.changing() as database:
-            query = self._within(page_numbers, f'"{" ".join(words)}"')
+            query = self._within(page_numbers, phrase)
             return [row for (row,) in database.execute(_MENTIONING, (query, limit))]
 
     def with_entities(self, names: Sequence[str], page_numbers: Collection[int], maximum: int) -> dict[int, str]:
@@ -282,4 +282,4 @@ class RecallIndex:
 
 def entity_key(name: str) -> str:
     """Return an entity's name normalized in case and spaces."""
-    return " ".join(spaced(name).casefold().split())
+    return " ".join(with_runs_apart(name).casefold().split())

@@ -10,9 +10,9 @@ from contextlib import closing
 from math import exp2
 from typing import Final, NamedTuple
 
-from scratchbus.context.fulltext import TOKENIZE, any_of, open_database, storable, words_of
 from scratchbus.domain.memories import Note
 from scratchbus.domain.observation import Observation
+from scratchbus.projections.fulltext import TOKENIZE, any_of, open_database, storable, words_of
 
 MAX_CANDIDATES: Final = 5_000
 """The most notes (the newest), and the most observations (by priority), that are ranked."""

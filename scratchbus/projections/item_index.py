@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -11,13 +10,15 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 from scratchbus.domain.items import PREFIX, Namespace, StoreItem
 from scratchbus.errors import InvalidField, shown
 from scratchbus.projections.memory_index import MemoryIndex
+from scratchbus.telemetry.lazy import imported_on_first_use
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
+with imported_on_first_use(__name__):  # only a query needs SQLite
+    from scratchbus.projections import fulltext
+
 _BYTES: Final = 2_000  # approximate size of an item without its texts
-_WORD: Final = re.compile(r"\w+")
-_MAX_WORDS: Final = 64
 
 
 class FoundItem(NamedTuple):
@@ -85,9 +86,9 @@ class ItemIndex(MemoryIndex[StoreItem]):
         InvalidField for an unknown operator.
         """
         test = _test_of(condition)
-        if _WORD.search(query):
+        if query and (words := fulltext.words_of(query)):
             labels, depth = list(prefix), len(prefix)
-            matches = (each for each in self._matching(query) if each.item.namespace[:depth] == labels)
+            matches = (each for each in self._matching(words) if each.item.namespace[:depth] == labels)
             found = (each for each in matches if _is_live(each.item, now_ms) and test(each.item.value))
         else:
             candidates = (item for item in self._below(prefix) if test(item.value))
@@ -142,22 +143,21 @@ class ItemIndex(MemoryIndex[StoreItem]):
     def _size_of(self, document: StoreItem) -> int:
         return _BYTES + len(document.text or "") + sum(map(len, _texts(document.value)))
 
-    def _matching(self, query: str) -> Iterator[FoundItem]:
-        """Yield the items that have any word of a query, best match first."""
+    def _matching(self, words: list[str]) -> Iterator[FoundItem]:
+        """Yield the items that have any of these words, best match first."""
         index = self._updated_fulltext()
-        terms = " OR ".join(f'"{word}"' for word in _WORD.findall(query)[:_MAX_WORDS])
-        rows = index.execute("SELECT id, -rank FROM items WHERE text MATCH ?", (terms,)).fetchall()
+        query = "SELECT id, -rank FROM items WHERE text MATCH ?"
+        rows = index.execute(query, (fulltext.any_of(words),)).fetchall()
         found = [FoundItem(self._documents[id], score) for id, score in rows]
         yield from sorted(found, key=lambda each: (-(each.score or 0.0), each.item.added_seq))
 
     def _updated_fulltext(self) -> Connection:
         """Return the full-text index, updated with all changed items."""
         if self._fulltext is None:
-            from sqlite3 import connect  # late: only a query needs it
-
-            index = connect(":memory:", check_same_thread=False, isolation_level=None)
+            index = fulltext.open_database()
             weakref.finalize(self, index.close).atexit = False
-            index.execute("CREATE VIRTUAL TABLE items USING fts5(id UNINDEXED, text, tokenize='porter unicode61')")
+            index.isolation_level = None
+            index.execute(f"CREATE VIRTUAL TABLE items USING fts5(id UNINDEXED, text, {fulltext.TOKENIZE})")
             self._fulltext = index
         changed = [self._documents[id] for id in self._unindexed]
         self._fulltext.execute("BEGIN")
@@ -166,7 +166,7 @@ class ItemIndex(MemoryIndex[StoreItem]):
             self._fulltext.executemany("DELETE FROM items WHERE rowid = ?", outdated)
             for item in changed:
                 row = self._rows.setdefault(item.id, len(self._rows))
-                if text := "" if item.deleted else text_of(item):
+                if text := "" if item.deleted else fulltext.storable(text_of(item)):
                     self._fulltext.execute("INSERT INTO items (rowid, id, text) VALUES (?, ?, ?)", (row, item.id, text))
             self._fulltext.execute("COMMIT")
         except BaseException:

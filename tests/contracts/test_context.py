@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scratchbus import AsyncBus, Bus, context
-from scratchbus.context import fulltext
 from scratchbus.errors import BudgetTooSmall, EventIdReused, InvalidField, InvalidId, InvalidName, ScratchbusError
+from scratchbus.projections import fulltext
 from tests.engines import ONE
 from tests.inspection import project
 
@@ -419,6 +419,26 @@ def test_east_asian_text_is_found_by_its_characters(page, bus):
     page.add("observation", "数据库在凌晨重新启动")
     page.add("observation", "会议改到下周三")
     assert [match.item.content for match in bus.context.surface("数据库").matches] == ["数据库在凌晨重新启动"]
+
+
+@pytest.mark.parametrize(
+    ("query", "others", "text"),
+    [
+        ("दिन", "वह दान देता है, हिन्दी और दुनिया", "आज का दिन अच्छा है"),  # Hindi: day, not gift
+        ("ผู้ใช้", "วันนี้แมวกินปลา ผ้าใหม่ให้ใช้", "เพิ่มบัญชีผู้ใช้ใหม่แล้ว"),  # Thai has no spaces between words: user
+        ("ຜູ້ໃຊ້", "ຜີກິນປາ", "ເພີ່ມບັນຊີຜູ້ໃຊ້ໃໝ່"),  # Lao
+    ],
+)
+def test_a_word_with_vowel_signs_finds_the_texts_with_it_only(page, bus, query, others, text):
+    page.add("observation", others)
+    page.add("observation", text)
+    items = bus.items("texts")
+    items.put(["n"], "others", {"text": others})
+    items.put(["n"], "text", {"text": text})
+    assert [match.item.content for match in bus.context.surface(query).matches] == [text]
+    (found,) = bus.recall(query, page=page.name)
+    assert (found.text, found.reasons[0].by) == (text, query)
+    assert [each.item.key for each in items.read().search((), query=query)] == ["text"]
 
 
 # -- compaction ------------------------------------------------------------------------------------------------------

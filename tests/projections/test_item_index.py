@@ -46,3 +46,10 @@ def test_a_query_finds_the_best_match_first_and_of_equal_ones_the_first_added():
         )
     found = index.search((), {}, "cats", 10, 0, 0)
     assert [each.item.key for each in found] == ["c", "b", "d", "a"]
+
+
+def test_a_word_is_found_within_text_without_spaces():
+    index = ItemIndex()
+    index.load({"item_a": item({"a": "数据库在凌晨重新启动"})})
+    assert index.search((), {}, "重启", 10, 0, 0)
+    assert not index.search((), {}, "会议", 10, 0, 0)

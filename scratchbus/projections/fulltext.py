@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 import sqlite3
 from typing import Final
+from unicodedata import category
 
 from scratchbus.domain.quoting import encodable
 from scratchbus.domain.tokens import EAST_ASIAN
 from scratchbus.errors import ScratchbusError
 
-TOKENIZE: Final = "tokenize = 'porter unicode61 remove_diacritics 2'"
+_VOWEL_SIGNS: Final = "".join(sign for sign in map(chr, range(0x900, 0x1D00)) if category(sign) in ("Mn", "Mc"))
+"""The combining marks of the scripts of India and South-East Asia, which are as much part of a word as its letters."""
+
+TOKENIZE: Final = f"tokenize = \"porter unicode61 remove_diacritics 2 tokenchars '{_VOWEL_SIGNS}'\""
 """How FTS5 tokenizes texts: English stems, without accents."""
 
 MAX_WORDS: Final = 64
@@ -23,10 +27,16 @@ into is it its may me might must my of on or our shall she should so some than t
 this those to us was we were what when where which while who whom whose why will with would you your
 """
 _FUNCTION_WORDS: Final = frozenset(_OF_EVERY_QUESTION.split())
-_EAST_ASIAN: Final = re.compile(f"({EAST_ASIAN})")
-_SPACED: Final = re.compile(f" ?{_EAST_ASIAN.pattern} ?")
+_THAI: Final = f"[\u0e01-\u0eff\u1000-\u109f\u1780-\u17ff][{_VOWEL_SIGNS}]*"
+"""The pattern of a character of Thai, Lao, Burmese or Khmer, which put no spaces between words, with its signs."""
+
+_PER_PHRASE: Final = 3  # characters of Thai that are searched for together
+_CLUSTER: Final = re.compile(_THAI)
+_CHARACTER: Final = re.compile(f"({EAST_ASIAN}|{_THAI})")
+_SPACED: Final = re.compile(f" ?{_CHARACTER.pattern} ?")
+_RUN: Final = re.compile(f"({EAST_ASIAN}|(?:{_THAI})+)")
 _CONTROL: Final = re.compile("[\x00-\x08]")
-_WORD: Final = re.compile(r"\w+")
+_WORD: Final = re.compile(rf"\w[\w{_VOWEL_SIGNS}]*")
 
 
 def open_database() -> sqlite3.Connection:
@@ -42,8 +52,22 @@ def open_database() -> sqlite3.Connection:
 
 
 def words_of(question: str) -> list[str]:
-    """Return the distinct words of a question, unchanged."""
-    return list(dict.fromkeys(_WORD.findall(spaced(question))[:MAX_WORDS]))
+    """Return the distinct words of a question, unchanged; of Thai, each three characters in a row, with spaces."""
+    words = _WORD.findall(with_runs_apart(question))
+    return list(dict.fromkeys([phrase for word in words for phrase in _phrases(word)][:MAX_WORDS]))
+
+
+def _phrases(word: str) -> list[str]:
+    if not (characters := _CLUSTER.findall(word)):
+        return [word]
+    last = max(0, len(characters) - _PER_PHRASE)
+    return [" ".join(characters[at : at + _PER_PHRASE]) for at in range(last + 1)]
+
+
+def phrase_of(name: str) -> str:
+    """Return the FTS5 query that matches the words of a name in a row; "" if it has none."""
+    words = _WORD.findall(spaced(name))[:MAX_WORDS]
+    return any_of([" ".join(words)]) if words else ""
 
 
 def telling_words_of(question: str) -> list[str]:
@@ -61,8 +85,13 @@ def any_of(words: list[str]) -> str:
 
 
 def spaced(text: str) -> str:
-    """Return a text in which each East Asian character is a word: these scripts put no spaces between words."""
-    return text if text.isascii() else _EAST_ASIAN.sub(r" \1 ", text)
+    """Return a text in which each character of a script without spaces between words is a word."""
+    return text if text.isascii() else _CHARACTER.sub(r" \1 ", text)
+
+
+def with_runs_apart(text: str) -> str:
+    """Return a text in which each East Asian character, and each run of Thai without a space, is a word."""
+    return text if text.isascii() else _RUN.sub(r" \1 ", text)
 
 
 def unspaced(text: str) -> str:
@@ -71,5 +100,5 @@ def unspaced(text: str) -> str:
 
 
 def storable(text: str) -> str:
-    """Return a text that SQLite can store, in which each East Asian character is a word."""
+    """Return a text that SQLite can store, with spaces as in `spaced`."""
     return _CONTROL.sub(" ", encodable(spaced(text)))
