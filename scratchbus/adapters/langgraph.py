@@ -116,7 +116,7 @@ class _Plan:
             self._count = index + 1
             validate_op_namespace(op)
             if isinstance(op, PutOp):
-                puts[op.namespace, op.key] = _change(op)
+                puts[op.namespace, str(op.key)] = _change(op)
             elif isinstance(op, GetOp | SearchOp | ListNamespacesOp):
                 self.reads.append((index, op))
             else:
@@ -181,7 +181,7 @@ def _text(value: Mapping[str, Any], index: Sequence[str] | bool | None) -> str |
 
 def _item(item: StoreItem) -> Item:
     return Item(
-        value=dict(item.value),
+        value=item.value,
         key=item.key,
         namespace=tuple(item.namespace),
         created_at=item.since,
@@ -191,4 +191,4 @@ def _item(item: StoreItem) -> Item:
 
 def _search_item(found: FoundItem) -> SearchItem:
     item = found.item
-    return SearchItem(tuple(item.namespace), item.key, dict(item.value), item.since, item.put_at, found.score)
+    return SearchItem(tuple(item.namespace), item.key, item.value, item.since, item.put_at, found.score)

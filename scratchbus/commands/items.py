@@ -44,7 +44,8 @@ class StoreItems:
     def get(self, namespace: Sequence[str], key: str) -> StoreItem | None:
         """Return an item, or None. Raises InvalidField."""
         with self._cached.lock:
-            return self._cached.memory.get(check_namespace(namespace), check_name("key", key), self._now_ms)
+            item = self._cached.memory.get(check_namespace(namespace), check_name("key", key), self._now_ms)
+        return item and _copy_of(item)
 
     def search(
         self,
@@ -68,7 +69,8 @@ class StoreItems:
         if query is not None and not isinstance(query, str):
             raise InvalidField("query", f"{shown(query)} is not a text")
         with self._cached.lock:
-            return self._cached.memory.search(path, filter or {}, query or "", limit, offset, self._now_ms)
+            found = self._cached.memory.search(path, filter or {}, query or "", limit, offset, self._now_ms)
+        return [FoundItem(_copy_of(item), score) for item, score in found]
 
     def namespaces(
         self,
@@ -88,6 +90,17 @@ class StoreItems:
         limit, offset = check_whole("limit", limit, minimum=0), check_whole("offset", offset, minimum=0)
         with self._cached.lock:
             return self._cached.memory.namespaces(checked, depth, limit, offset, self._now_ms)
+
+
+def _copy_of(item: StoreItem) -> StoreItem:
+    """Return an item whose value the caller may change: the item itself serves later reads."""
+    return item.model_copy(update={"namespace": [*item.namespace], "value": _copy_of_value(item.value)})
+
+
+def _copy_of_value(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _copy_of_value(each) for name, each in value.items()}
+    return [_copy_of_value(each) for each in value] if isinstance(value, list) else value
 
 
 def read(core: Core, page: str) -> Step[StoreItems]:

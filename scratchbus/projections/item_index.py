@@ -85,7 +85,7 @@ class ItemIndex(MemoryIndex[StoreItem]):
         They are in the order in which they were first put; with a query, the best matches come first. Raises
         InvalidField for an unknown operator.
         """
-        test = _test_of(condition)
+        test = _test_of_fields(condition)
         if query and (words := fulltext.words_of(query)):
             labels, depth = list(prefix), len(prefix)
             matches = (each for each in self._matching(words) if each.item.namespace[:depth] == labels)
@@ -208,8 +208,7 @@ def _test_of(condition: Any) -> _Test:
         if any(isinstance(name, str) and name.startswith("$") for name in condition):
             applied = [_applied(name, operand) for name, operand in condition.items()]
             return applied[0] if len(applied) == 1 else lambda value: all(test(value) for test in applied)
-        fields = [(name, _test_of(each)) for name, each in condition.items()]
-        return lambda value: isinstance(value, dict) and all(test(value.get(name)) for name, test in fields)
+        return _test_of_fields(condition)
     if isinstance(condition, list | tuple):
         tests = [_test_of(each) for each in condition]
         return lambda value: (
@@ -218,6 +217,11 @@ def _test_of(condition: Any) -> _Test:
             and all(test(element) for test, element in zip(tests, value, strict=True))
         )
     return lambda value: bool(value == condition)
+
+
+def _test_of_fields(condition: Mapping[Any, Any]) -> _Test:
+    fields = [(name, _test_of(each)) for name, each in condition.items()]
+    return lambda value: isinstance(value, dict) and all(test(value.get(name)) for name, test in fields)
 
 
 _OPERATORS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {

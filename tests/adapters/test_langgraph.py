@@ -56,6 +56,16 @@ def test_two_buses_share_a_store(store: ScratchbusStore, url: str):
     assert after.created_at == item.created_at <= after.updated_at
 
 
+def test_a_value_that_was_read_may_be_changed(store: ScratchbusStore):
+    store.put(("a",), "k", {"deep": {"list": [1]}})
+    for found in (store.get(("a",), "k"), *store.search(("a",)), *store.search(())):
+        assert found is not None
+        found.value["deep"]["list"].append(2)
+    again = store.get(("a",), "k")
+    assert again is not None
+    assert again.value == {"deep": {"list": [1]}}
+
+
 def test_items_survive_a_rebuild_and_have_a_history(bus: Bus, store: ScratchbusStore):
     store.put(("a",), "k", {"n": 1})
     store.delete(("a",), "k")
@@ -126,6 +136,7 @@ def test_an_erased_item_is_gone_and_can_be_put_again(bus: Bus, store: Scratchbus
         ({"deep": {"x": {"$gt": 5}}}, ["c"]),
         ({"deep": {"x": 9}, "n": 3}, ["c"]),
         ({"tags": ["x", "y"]}, ["d"]),
+        ({"$ref": {"$eq": "x"}}, ["d"]),  # the name of a field
         ({"missing": {"$gt": 0}}, []),
         ({}, ["a", "b", "c", "d"]),
     ],
@@ -135,7 +146,7 @@ def test_filters_compare_values(store: ScratchbusStore, filter: dict[str, Any], 
         "a": {"n": 1},
         "b": {"n": 2},
         "c": {"n": 3, "deep": {"x": 9}},
-        "d": {"n": "no number", "tags": ["x", "y"]},
+        "d": {"n": "no number", "tags": ["x", "y"], "$ref": "x"},
     }
     for key, value in values.items():
         store.put(("s",), key, value)
@@ -259,17 +270,21 @@ def test_a_batch_reads_before_it_writes_and_its_last_write_wins(store: Scratchbu
     store.put(("s",), "k", {"n": 1})
     found = store.batch(
         [
+            PutOp(("s",), cast(str, 1), {"n": 2}),
             PutOp(("s",), "k", {"n": 2}),
+            PutOp(("s",), "1", {"n": 3}),
+            PutOp(("s",), cast(str, 1), {"n": 4}),
             GetOp(("s",), "k"),
             PutOp(("s",), "k", {"n": 3}),
             SearchOp(()),
             GetOp(("s",), "x"),
         ]
     )
-    assert found[0] is found[2] is found[4] is None
-    assert found[1].value == {"n": 1}
-    assert [item.value for item in found[3]] == [{"n": 1}]
+    assert [found[at] for at in (0, 1, 2, 3, 5, 7)] == [None] * 6
+    assert found[4].value == {"n": 1}
+    assert [item.value for item in found[6]] == [{"n": 1}]
     assert store.get(("s",), "k").value == {"n": 3}
+    assert store.get(("s",), "1").value == {"n": 4}
     assert store.batch([]) == []
 
 
