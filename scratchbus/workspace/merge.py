@@ -160,7 +160,8 @@ def _merge_lines(base: list[str], file: list[str], bus: list[str]) -> list[str]:
         return file
     if file == base:
         return bus
-    return [*file, *(line for line in bus if line not in file)]
+    in_file = set(file)
+    return [*file, *(line for line in bus if line not in in_file)]
 
 
 def _common_runs(base: list[str], file: list[str], bus: list[str]) -> list[tuple[int, int, int, int]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -139,6 +140,10 @@ def test_the_notes_are_merged_line_by_line():
     assert merge_text(base, "a\nB\nc\n", "a\nb2\nc\n") == "a\nB\nb2\nc\n"
     assert merge_text(base, "a\nc\n", "a\nb2\nc\n") == "a\nb2\nc\n"
     assert merge_text("", "one", "two") == "one\ntwo"
+    long, longer = ("".join(f"{letter}{n}\n" for n in range(30_000)) for letter in "ab")
+    began = time.process_time()
+    assert merge_text("", long, longer) == long + longer
+    assert time.process_time() - began < 5  # it took half a minute
     blank = "\n" * 20_000
     assert merge_text(blank, f"{blank}x\n", f"y\n{blank}") == f"y\n{blank}x\n"
 
