@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol
 
 from scratchbus.context.recall_index import RecallIndex
 from scratchbus.errors import InvalidField, ScratchbusError, shown
+from scratchbus.projections.fulltext import unspaced
 
 _AT_ONCE: Final = 256  # texts per call of an embedder
 _MAX_CHARACTERS: Final = 4_000  # characters embedded of each text
@@ -121,7 +122,7 @@ class Vectors:
             missing = database.execute(query, (_MAX_CHARACTERS, json.dumps([*page_numbers]))).fetchall()
         for at in range(0, len(missing), _AT_ONCE):
             batch = missing[at : at + _AT_ONCE]
-            vectors = self._embed([text for _, _, text in batch])
+            vectors = self._embed([unspaced(text) for _, _, text in batch])
             rows = [
                 (row, page_number, _packed(vector))
                 for (row, page_number, _), vector in zip(batch, vectors, strict=True)

@@ -442,6 +442,22 @@ def test_vectors_of_a_page_that_was_read_again_are_found(bus):
 
 @needs_extensions
 @pytest.mark.engines(*ONE)
+def test_an_embedder_gets_texts_as_they_were_written(bus):
+    pytest.importorskip("sqlite_vec")
+    seen: list[str] = []
+
+    class Seeing(Toy):
+        def embed(self, texts: Sequence[str], /) -> list[list[float]]:
+            seen.extend(text.strip() for text in texts)
+            return super().embed(texts)
+
+    bus.notes("s1").add("数据库 เพิ่มบัญชี automobile")
+    bus.recall("car", sessions=["s1"], embedder=Seeing())
+    assert seen == ["car", "数据库 เพิ่มบัญชี automobile"]
+
+
+@needs_extensions
+@pytest.mark.engines(*ONE)
 def test_two_embedders_keep_their_vectors_apart(bus):
     pytest.importorskip("sqlite_vec")
     short, long, is_embedding, may_go_on = Toy(), Toy(), threading.Event(), threading.Event()
