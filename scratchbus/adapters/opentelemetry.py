@@ -81,26 +81,34 @@ class _Tracer:
         return {**why, "traceparent": traceparent}
 
     def publish(self, page: str, writes: Sequence[Any], steps: Generator[Any, Any, T]) -> Generator[Any, Any, T]:
-        """Trace an append."""
-        traceparent = writes[0].event.traceparent
-        span = self._pending.pop(traceparent, None) or self._tracer.start_span(
-            "publish", context=_context(traceparent), kind=SpanKind.PRODUCER
-        )
+        """Trace an append; one of several calls is a span for each."""
+        calls: dict[str | None, list[Any]] = {}
+        for write in writes:
+            calls.setdefault(write.event.traceparent, []).append(write)
+        spans = {traceparent: self._publication(traceparent) for traceparent in calls}
         try:
             result = yield from steps
         except Exception as problem:
-            span.set_attribute("error.type", type(problem).__name__)
-            span.set_status(Status(StatusCode.ERROR, str(problem)))
+            for span in spans.values():
+                span.set_attribute("error.type", type(problem).__name__)
+                span.set_status(Status(StatusCode.ERROR, str(problem)))
             raise
         finally:
-            event = writes[0].event
-            if span.is_recording():
-                span.update_name(f"publish {_template(page)}")
-                span.set_attributes(_of_event(event, "publish", "send"))
-                if len(writes) > 1:
-                    span.set_attribute("messaging.batch.message_count", len(writes))
-            span.end()
+            for traceparent, span in spans.items():
+                call = calls[traceparent]
+                if span.is_recording():
+                    span.update_name(f"publish {_template(page)}")
+                    span.set_attributes(_of_event(call[0].event, "publish", "send"))
+                    if len(call) > 1:
+                        span.set_attribute("messaging.batch.message_count", len(call))
+                span.end()
         return result
+
+    def _publication(self, traceparent: str | None) -> Span:
+        """Return the span of a publication that has begun, or begin one in the context of its events."""
+        return self._pending.pop(traceparent or "", None) or self._tracer.start_span(
+            "publish", context=_context(traceparent), kind=SpanKind.PRODUCER
+        )
 
     def project(self, projection: str, traceparents: Sequence[str], events: int) -> TraceSpan:
         """Trace one fold of events, with links to the publications of the last ones."""

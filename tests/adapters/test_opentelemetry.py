@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -127,6 +128,18 @@ def test_spans_follow_the_conventions_for_messaging(bus, spans: InMemorySpanExpo
         event.traceparent
         == f"00-{publish.context.trace_id:032x}-{publish.context.span_id:016x}-{publish.context.trace_flags:02x}"
     )
+
+
+@pytest.mark.engines("embedded")
+async def test_calls_that_are_appended_together_have_a_span_each(
+    engine_url: str, bus_name: str, spans: InMemorySpanExporter
+):
+    async with AsyncBus.connect(engine_url, bus=bus_name, source="agent") as bus:
+        items = bus.items()
+        await asyncio.gather(*(items.put(("n",), str(number), {"n": number}) for number in range(8)))
+        traceparents = [event.traceparent async for event in bus.events()]
+    ids = [f"{span.context.span_id:016x}" for span in named(spans, "publish store:{id}")]
+    assert sorted(ids) == sorted(str(traceparent).split("-")[2] for traceparent in traceparents)
 
 
 @pytest.mark.engines("memory")
