@@ -15,6 +15,7 @@ from scratchbus.domain.event import Event
 from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.item_events import ItemDeleted, ItemPut, ItemUsed
 from scratchbus.domain.items import ItemChange, Namespace, StoreItem, check_name, check_namespace, subject_of
+from scratchbus.domain.models import trusted
 from scratchbus.domain.position import Position
 from scratchbus.domain.values import check_whole
 from scratchbus.engine.steps import Queued, Step, batches
@@ -94,7 +95,8 @@ class StoreItems:
 
 def _copy_of(item: StoreItem) -> StoreItem:
     """Return an item whose value the caller may change: the item itself serves later reads."""
-    return item.model_copy(update={"namespace": [*item.namespace], "value": _copy_of_value(item.value)})
+    copies = {"namespace": [*item.namespace], "value": _copy_of_value(item.value)}
+    return trusted(StoreItem, item.__dict__ | copies)  # a third of the time of `model_copy`
 
 
 def _copy_of_value(value: Any) -> Any:
