@@ -199,7 +199,7 @@ def _append_tombstone(
             id,
             type=events[0].type if events else "",
             reason=reason,
-            positions=[event.position.stream_id for event in events],
+            positions=[at for event in events for at in (*_replaced_by(event), event.position.stream_id)],
             version=1 + (head.version if head else len(events)),
         )
         version = 0 if head is None else head.version  # an archiver may have dropped the head
@@ -214,6 +214,11 @@ def _append_tombstone(
             yield from lease.keep()  # raises if another process has taken over, as the next one does
             yield from archiving.keep()
     raise Conflict(f"{id} keeps changing; try again")
+
+
+def _replaced_by(event: AnyEvent) -> list[str]:
+    """Return the positions that only this event says were erased, if it is a tombstone, to be erased itself."""
+    return event.positions if isinstance(event, Erased) else []
 
 
 def _argument(tokens: list[str], events: list[AnyEvent]) -> str:

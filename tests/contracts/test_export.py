@@ -12,6 +12,7 @@ import pytest
 from scratchbus import AsyncBus, Bus, BusPosition
 from scratchbus.archive.export import line_of
 from scratchbus.archive.importing import import_events, importer
+from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Call
 from scratchbus.errors import CodeTooOld, InvalidExport, NotEmpty
 from scratchbus.eventlog.raw_entries import entry_fields
@@ -63,6 +64,11 @@ def test_erased_observation_is_missing_in_the_copy(bus: Bus, copy: Bus) -> None:
     live(bus)
     page = bus.page()
     tombstone = page.erase(page.list(text="rests")[0].id, reason="asked for")
+    notepad = bus.notepad("twice")
+    for content in ("first", "second"):
+        notepad.write(content)
+        twice = bus.page("session:twice").erase("notepad", reason="asked for")
+    assert [Position.parse(each).seq for each in twice.positions] == [twice.seq - behind for behind in (3, 2, 1)]
     page.add("observation", "later")
     copy.import_events(export(bus))
     for each in (bus, copy):
