@@ -36,7 +36,7 @@ from scratchbus.eventlog.below_floor import from_archive, read_floor
 from scratchbus.eventlog.ids import bound_of
 from scratchbus.eventlog.staging import abort_import
 from scratchbus.eventlog.subscription_state import names
-from scratchbus.eventlog.trim import Archiving
+from scratchbus.eventlog.trim import LONGEST_LEASE, Archiving
 from scratchbus.eventlog.writes import Op, Write
 from scratchbus.projections import event_relations
 from scratchbus.projections.files import PREFIX as FILES
@@ -50,7 +50,7 @@ from scratchbus.readmodel.scope import Core
 
 _TRIES = 5
 _CHECKS, _NAP = 20, 0.25  # checks whether an archiver has ended, and seconds between them
-_LEASE_MS = 60_000
+_LEASE_MS = LONGEST_LEASE
 
 
 def erase(core: Core, page: str, id: str, reason: str, event_id: str | None) -> Step[Erased]:

@@ -8,7 +8,14 @@
 local call, match = redis.call, string.match
 
 local holder, till, who = match(call('GET', ARCHIVER) or '', @HOLD@)
-if holder ~= TOKEN and (OPERATION ~= 'take' or (holder and tonumber(till) > now)) then return {0, who or ''} end
+if holder ~= TOKEN and (OPERATION ~= 'take' or (holder and tonumber(till) > now)) then
+  local latest = now + math.max(LEASE_MS, @LONGEST_LEASE@)
+  if OPERATION == 'take' and tonumber(till) > latest then -- the clock was set back; a holder at work renews its lease
+    till = int(latest)
+    call('SET', ARCHIVER, @HOLD_TEXT(holder, till, who)@)
+  end
+  return {0, who or ''}
+end
 if OPERATION == 'leave' then
   call('DEL', ARCHIVER)
   return {1}

@@ -22,10 +22,16 @@ from scratchbus.projections.subjects import is_remembered
 AT_ONCE = 10_000
 """How many entries one call may remove from the log: about 2 ms of the engine's time."""
 
+LONGEST_LEASE = 60_000
+"""The longest lease (ms), that of an eraser. One that ends later was taken before the engine's clock was set back."""
+
 _PAGES_AT_ONCE, _HEADS_AT_ONCE = 20, 1_000
 
 
-@lua_script("eventlog/clock", "eventlog/entries", "eventlog/position_search", "eventlog/trim", constants=LUA)
+@lua_script(
+    "eventlog/clock", "eventlog/entries", "eventlog/position_search", "eventlog/trim",
+    constants={**LUA, "LONGEST_LEASE": str(LONGEST_LEASE)},
+)  # fmt: skip
 def _trim(
     *keys_or_subjects: object,
     archiver: Key,

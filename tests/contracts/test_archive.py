@@ -777,6 +777,18 @@ def test_second_archiver_is_refused(bus):
     assert log_length(bus) == 5
 
 
+def test_the_lease_of_a_killed_archiver_ends_in_time_although_the_clock_was_set_back(bus):
+    fill(bus)
+    killed = Archiving(bus.core.log.keys(bus.core.log.shard("main")), "0123", "killed", 60_000)
+    taken = bus.converse(killed.take())
+    send(bus, "SET", killed.keys.archiver, f"0123|{taken + 3_600_000}|killed")
+    with pytest.raises(ArchiveBusy):
+        archive(bus)
+    until = int(send(bus, "GET", killed.keys.archiver).split(b"|")[1])
+    assert taken + 60_000 <= until < taken + 600_000
+    bus.converse(killed.keep())
+
+
 def test_a_killed_archiver_is_replaced_when_its_lease_ends(bus):
     fill(bus)
     killed = Archiving(bus.core.log.keys(bus.core.log.shard("main")), "0123", "killed", 60_000)
