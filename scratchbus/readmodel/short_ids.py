@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from scratchbus.domain.values import check_id
-from scratchbus.engine.steps import Step, ask, scan
+from scratchbus.engine.steps import Step, ask, run_id, scan
 from scratchbus.errors import InvalidId, NotFound, shown
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import read_checkpoint
@@ -46,8 +46,11 @@ def whole_id(log: Log, page: str, id: str) -> Step[str]:
             f"the last or first {MIN_LENGTH}"
         )
     for _ in range(_TRIES):
+        process = yield from run_id(log.shard(page))
         checkpoint = yield from read_checkpoint(log.keys(log.shard(page)))
         found = sorted((yield from _find(log, page, checkpoint.build, text)))
+        if (yield from run_id(log.shard(page))) != process:
+            continue  # cursors of the other process have left out ids
         if found or not may_have_hidden(checkpoint, (yield from read_checkpoint(log.keys(log.shard(page))))):
             break
     if not found:

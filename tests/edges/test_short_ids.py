@@ -1,4 +1,5 @@
 from collections.abc import Iterator
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -7,6 +8,7 @@ from scratchbus import Bus, NewObservation
 from scratchbus.engine.steps import Call, Step
 from scratchbus.errors import InvalidId, NotFound
 from scratchbus.readmodel.short_ids import whole_id
+from tests.faults.interposing import Send, interposed
 
 
 @pytest.fixture
@@ -40,6 +42,19 @@ def test_a_real_engine_finds_a_short_id_among_thousands(bus: Bus):
         ids = [each.id for _ in range(7) for each in roomy.page("suffix").add_many(items)]
     found = [bus.page("suffix").whole_id(id[-10:]) for id in (ids[0], ids[-1])]
     assert found == [ids[0], ids[-1]]
+
+
+def test_a_short_id_is_found_although_a_restart_of_the_engine_cut_the_scan_short(fake: Bus):
+    id = fake.page().add("observation", "one").id
+    replies = {"INFO": b"run_id:before", "HSCAN": [b"0", []]}  # each of the first such command
+
+    def around(call: Call, execute: Send) -> list[Any]:
+        first = replies.pop(call.commands[0][0], None)
+        return execute() if first is None else [first]
+
+    with interposed(fake, around):
+        assert _resolve(fake, id[-10:]) == id
+    assert not replies
 
 
 def test_a_whole_id_needs_no_query(fake: Bus):
