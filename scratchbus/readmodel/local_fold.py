@@ -6,10 +6,13 @@ from dataclasses import dataclass
 
 from scratchbus.domain.position import Position
 from scratchbus.engine.retry_limits import JITTER
-from scratchbus.engine.steps import Pause, Step
+from scratchbus.engine.steps import Pause, Step, ask_all
+from scratchbus.errors import LogGap
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, Outcome, checkpoint_key
 from scratchbus.eventlog.codec import decode_items
+from scratchbus.eventlog.keys import ShardKeys
+from scratchbus.eventlog.lag import end_of
 from scratchbus.eventlog.log_reader import CHUNK, LogReader
 from scratchbus.eventlog.raw_entries import entry_fields, entry_position
 from scratchbus.projections.projection import Store
@@ -39,17 +42,34 @@ class LocalFold:
 def fold_or_commit(
     log: Log, page: str, store: Store, checkpoint: Checkpoint, local_fold: LocalFold | None
 ) -> Step[LocalFold | None]:
-    """Fold some of the missing events and commit them; if that is refused, return their fold for this read alone."""
+    """Fold some of the missing events and commit them; if that is refused, return their fold for this read alone.
+
+    Raises LogGap if the log has lost its last events.
+    """
     if local_fold is None:
         try:
-            folded, _ = yield from fold_once(log, checkpoint.position.shard, checkpoint)
+            folded, now = yield from fold_once(log, checkpoint.position.shard, checkpoint)
         except NO_COMMIT:
             local_fold = LocalFold.of(checkpoint, store)
         else:
             if folded.outcome is not Outcome.DONE:
                 yield Pause(JITTER.uniform(0.001, 0.02))  # jitter: another projector is at work
+            elif now.position == checkpoint.position:
+                yield from _check_tail(log.keys(now.position.shard), now.position)
             return None
     return local_fold if (yield from _fold_more(log, page, local_fold)) else None
+
+
+def _check_tail(keys: ShardKeys, at: Position) -> Step[None]:
+    """Raise LogGap if the log has no events after a position, and its tail is behind that."""
+    tail, later = yield from ask_all(
+        keys.shard, [("GET", keys.tail), ("XRANGE", keys.log, f"({at.stream_id}", "+", "COUNT", 1)]
+    )
+    if not later and (end := end_of(tail, keys.shard)) > at:
+        raise LogGap(
+            f"shard {keys.shard}: the log has lost its last events, from behind {at} to the tail, {end}; restore the"
+            " engine from a backup, or add an observation: readers then continue without the lost events"
+        )
 
 
 def _fold_more(log: Log, page: str, local_fold: LocalFold) -> Step[bool]:

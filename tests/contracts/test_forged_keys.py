@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scratchbus.domain.registry_yaml import parse_registry
-from scratchbus.errors import LogRewound, NotFound
+from scratchbus.errors import LogGap, LogRewound, NotFound
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.trim import Archiving, FloorLost
 from scratchbus.readmodel.catch_up import catch_up
@@ -31,6 +31,17 @@ def test_next_write_replaces_a_forged_time_of_a_page(bus, page, value):
     page.update(observation.id, content="guarded")
     assert [each.id for each in page.list()] == [added.id, observation.id]
     assert bus.repair() == []
+
+
+def test_a_read_names_the_lost_end_of_the_log(bus, page):
+    page.add("observation", "kept")
+    lost = page.add("observation", "lost").position
+    send(bus, "XDEL", keys_of(bus).log, lost.stream_id)
+    with pytest.raises(LogGap, match=f"to the tail, {lost}"):
+        page.list()
+    added = page.add("observation", "later")
+    assert [each.content for each in page.list()] == ["later", "kept"]
+    assert page.get(added.id) == added
 
 
 @pytest.mark.parametrize("value", GARBAGE)
