@@ -53,7 +53,7 @@ def _file_response(request: Request, path: str) -> Response:
     if path not in _paths():
         raise nothing_here()
     file = _read(path)
-    headers = {"ETag": file.etag, "Cache-Control": _CACHED, "Vary": "Accept-Encoding"}
+    headers = {"ETag": f"W/{file.etag}", "Cache-Control": _CACHED, "Vary": "Accept-Encoding"}  # weak: of all encodings
     if _is_known(", ".join(request.headers.getlist("if-none-match")), file.etag):
         return Response(status_code=304, headers=headers)
     accepted = request.headers.get("accept-encoding", "")

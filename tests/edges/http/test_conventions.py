@@ -110,6 +110,7 @@ def test_a_long_answer_is_compressed_on_request(http, page, encoding):
 def test_a_file_of_the_console_has_an_accepted_encoding(http, accepted, sent):
     answer = http.get(http.base_url.copy_with(path="/console/app.js"), headers={"Accept-Encoding": accepted})
     assert answer.headers.get("content-encoding") == sent
+    assert answer.headers["etag"].startswith("W/")  # a strong one would be of one encoding only
     assert answer.text.startswith("// The shell")
 
 
@@ -134,8 +135,8 @@ def test_a_long_answer_never_has_a_refused_encoding(http, accepted, sent):
 @pytest.mark.parametrize(
     ("known", "status"),
     [
-        ("{}", 304),
         ("W/{}", 304),
+        ("{}", 304),
         ('"other", {}', 304),
         ('"a, b" , W/"other",W/{}', 304),
         ("*", 304),
@@ -147,7 +148,7 @@ def test_a_long_answer_never_has_a_refused_encoding(http, accepted, sent):
 def test_a_known_file_of_the_console_is_not_sent_again(http, known, status):
     url = http.base_url.copy_with(path="/console/app.js")
     etag = http.get(url).headers["etag"]
-    answer = http.get(url, headers={"If-None-Match": known.format(etag)})
+    answer = http.get(url, headers={"If-None-Match": known.format(etag.removeprefix("W/"))})
     assert (answer.status_code, answer.headers["etag"]) == (status, etag)
     assert (answer.content == b"") == (status == 304)
 
