@@ -50,7 +50,7 @@ RECHECKED: Final = 2.0
 """Seconds between checks of a token in use; its open streams end once it is no longer valid."""
 
 HEAD_SECONDS: Final = 10.0
-"""Seconds without the head of a request after which a connection is closed, at the latest after twice as many."""
+"""Seconds in which a connection must send a request's head, and then its body; twice as many at the most."""
 
 LOCAL: Final = TransportSecuritySettings(
     allowed_hosts=["127.0.0.1:*", "localhost:*", "[::1]:*"],
@@ -216,11 +216,11 @@ class _Uvicorn(uvicorn.Server):
 
 
 class _Protocol(H11Protocol):
-    """HTTP as uvicorn speaks it with h11, which limits heads to 64 KiB. It closes connections that ask for nothing."""
+    """HTTP as uvicorn speaks it with h11, which limits heads to 64 KiB. It closes connections without a request."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn declares it
         super().connection_made(transport)
-        self._answered: object = None  # the request that had been answered at the last look, None before the first
+        self._seen: tuple[object, bool] = (None, True)  # the request at the last look, and whether it was answered
         self._look = self.loop.call_later(HEAD_SECONDS, self._end_idle)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -228,13 +228,13 @@ class _Protocol(H11Protocol):
         super().connection_lost(exc)
 
     def _end_idle(self) -> None:
-        """Close the connection if it has begun no request since the last look, and waits for no answer."""
+        """Close the connection if it has sent no request since the last look, or not the whole body of one."""
         request: RequestResponseCycle | None = self.cycle  # None at first, whatever uvicorn declares
         is_idle = request is None or request.response_complete
-        if is_idle and request is self._answered:
+        seen, self._seen = self._seen, (request, is_idle)
+        if seen == self._seen and (request is None or is_idle or request.more_body):
             self.transport.close()
             return
-        self._answered = request if is_idle else self
         self._look = self.loop.call_later(HEAD_SECONDS, self._end_idle)
 
 

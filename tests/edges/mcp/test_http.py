@@ -24,7 +24,7 @@ import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
@@ -292,8 +292,9 @@ anyio.run(serve_http, starting(), listen("0").socket, lambda: None)
         (b"GET /mcp HTTP/1.1\r\nHost: x\r\n", 0),
         (b"GET /mcp HTTP/1.1\r\nHost: x\r\n\r\n", 1),
         (b"GET /mcp HTTP/1.1\r\nHost: x\r\n\r\nGET /mcp HTTP/1.1\r\nHos", 1),
+        (b"POST /mcp HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{", 0),
     ],
-    ids=["nothing", "a part", "a request", "a part of the second"],
+    ids=["nothing", "a part", "a request", "a part of the second", "a part of a body"],
 )
 async def test_a_connection_is_closed_unless_it_sends_requests(
     monkeypatch: pytest.MonkeyPatch, sent: bytes, answers: int
@@ -303,11 +304,13 @@ async def test_a_connection_is_closed_unless_it_sends_requests(
 
     @asynccontextmanager
     async def slow() -> AsyncIterator[ASGIApp]:
-        async def answer(_: Request) -> Response:
+        async def answer(request: Request) -> Response:
+            with suppress(ClientDisconnect):
+                await request.body()
             await anyio.sleep(1.2)
             return Response("done")
 
-        yield Starlette(routes=[Route("/mcp", answer)])
+        yield Starlette(routes=[Route("/mcp", answer, methods=["GET", "POST"])])
 
     listener, ready, received = listen("0"), anyio.Event(), b""
     with listener.socket, anyio.fail_after(PATIENCE):
