@@ -110,8 +110,10 @@ def _add_problems(path: str, method: str, operation: dict[str, Any]) -> None:
     parameters = {parameter["name"] for parameter in operation.get("parameters", ())}
     if "requestBody" in operation:
         statuses |= {400, 408, 409, 413, 415, 422}
+    if needs_caller(path):  # it refuses unknown query parameters
+        statuses.add(422)
     if parameters:
-        statuses |= {404, 422}
+        statuses.add(404)
     if "{" in path:
         statuses.add(400)
     if method == "delete":
@@ -122,7 +124,7 @@ def _add_problems(path: str, method: str, operation: dict[str, Any]) -> None:
         statuses.add(410)
     responses = operation["responses"]
     for status in sorted(statuses):
-        if path.startswith("/api/"):
+        if path.startswith("/api/") or status == 422:
             responses.setdefault(str(status), problems.documented(status))
     if "422" in responses and problems.MEDIA_TYPE not in responses["422"].get("content", {}):
         responses["422"] = problems.documented(422)  # FastAPI's own

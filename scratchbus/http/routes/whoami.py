@@ -109,7 +109,7 @@ _BODY: Final = {
 }
 
 
-@router.get("/whoami", responses=_answers(_both("Who you are", _WHO, _WHO_EXAMPLE, _WHO_TEXT), 422, is_for_all=True))
+@router.get("/whoami", responses=_answers(_both("Who you are", _WHO, _WHO_EXAMPLE, _WHO_TEXT), is_for_all=True))
 async def get_whoami(request: Request, server: ServerOf, caller: CallerOf) -> Response:
     """Return your identity, with your scratchpad and your actions if you are a subagent."""
     found: dict[str, Any] = {

@@ -218,6 +218,12 @@ def test_every_answer_has_a_valid_example(documented):
                         operation.check(media["schema"], example)
 
 
+def test_every_operation_for_known_callers_declares_the_refusal_of_unknown_parameters(documented, http):
+    undeclared = [each.path for each in documented if 422 not in dict(each.responses())]
+    assert undeclared == ["/api/v1/logout", "/healthz", "/readyz"]
+    assert http.get("/types", params={"colour": "red"}).status_code == 422
+
+
 def test_example_problems_have_their_documented_status(documented):
     for operation in documented:
         for status, response in operation.responses():
