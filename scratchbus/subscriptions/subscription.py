@@ -85,9 +85,7 @@ class Subscription:
         self._woken = threading.Event()
         self._is_closed = False
         self._last: Delivery | None = None
-        self._consumer = Consumer(
-            bus.core, name, filters, terms, lease, Delivery, self, self._woken.set, bus.feeds.feed
-        )
+        self._consumer = Consumer(bus.core, name, filters, terms, lease, Delivery, self, self._wake, bus.feeds.feed)
         bus.keeper.add(self._consumer)
 
     def __repr__(self) -> str:
@@ -138,7 +136,7 @@ class Subscription:
         self._is_closed = True
         self._bus.keeper.remove(self._consumer)
         self._leave()
-        self._woken.set()
+        self._wake()
 
     def __iter__(self) -> Iterator[Delivery]:
         return self
@@ -165,6 +163,9 @@ class Subscription:
         if self._is_closed:
             self._leave()  # it may have been closed just before the lease was taken
         raise StopIteration
+
+    def _wake(self) -> None:
+        self._woken.set()
 
     def _leave(self) -> None:
         with suppress(ScratchbusError):  # without an engine, or bus, the lease ends by itself

@@ -81,10 +81,13 @@ class AsyncSubscription:
         self._bus = bus
         self._stop = check_stop(stop)
         self._woken = asyncio.Event()
+        # asyncio only:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        # end
         self._is_closed = False
         self._last: AsyncDelivery | None = None
         self._consumer = Consumer(
-            bus.core, name, filters, terms, lease, AsyncDelivery, self, self._woken.set, bus.feeds.feed
+            bus.core, name, filters, terms, lease, AsyncDelivery, self, self._wake, bus.feeds.feed
         )
         bus.keeper.add(self._consumer)
 
@@ -138,7 +141,7 @@ class AsyncSubscription:
         self._is_closed = True
         self._bus.keeper.remove(self._consumer)
         await self._leave()
-        self._woken.set()
+        self._wake()
 
     def __aiter__(self) -> AsyncIterator[AsyncDelivery]:
         return self
@@ -146,6 +149,9 @@ class AsyncSubscription:
     async def __anext__(self) -> AsyncDelivery:
         """Return the next delivery; wait for it if there is none."""
         consumer = self._consumer
+        # asyncio only:
+        self._enter_loop()
+        # end
         while not self._is_closed and (self._stop is None or not self._stop.is_set()):
             delivery = consumer.ready()
             if delivery is not None:
@@ -165,6 +171,23 @@ class AsyncSubscription:
         if self._is_closed:
             await self._leave()  # it may have been closed just before the lease was taken
         raise StopAsyncIteration
+
+    # asyncio only:
+    def _enter_loop(self) -> None:
+        """Continue in another event loop: the tasks of the last one no longer read the log, nor renew the lease."""
+        loop, window = asyncio.get_running_loop(), self._consumer.window
+        if loop is self._loop or self._is_closed:
+            return
+        self._loop, self._woken = loop, asyncio.Event()
+        self._bus.keeper.remove(self._consumer)
+        self._bus.keeper.add(self._consumer)
+        for tail in (window and window.tails) or ():
+            tail.feed = self._bus.feeds.feed(tail.feed.shard)
+            tail.feed.join(tail)
+
+    # end
+    def _wake(self) -> None:
+        self._woken.set()
 
     async def _leave(self) -> None:
         with suppress(ScratchbusError):  # without an engine, or bus, the lease ends by itself

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import pytest
 from anyio import CancelScope
 
-from scratchbus import AsyncBus, AsyncView, Bus
+from scratchbus import AsyncBus, AsyncSubscription, AsyncView, Bus
 from scratchbus.errors import BusClosed, ViewClosed
 from tests.faults.proxy import Proxy
 from tests.faults.servers import Server, embedded_binary
@@ -69,15 +69,17 @@ def test_consecutive_event_loops_follow_one_bus(embedded_url: str, are_ended: bo
             added = await bus.page().add("observation", "x")
             await view.wait_for(added.position)
             assert (await next_event).subject == added.id
+            async with await anext(subscription) as delivery:
+                assert delivery.event.subject == added.id
         return added.id
 
-    async def open_view() -> AsyncView:
+    async def open_both() -> tuple[AsyncView, AsyncSubscription]:
         view = bus.view("left-open")
         await view.__aenter__()
-        return view
+        return view, bus.subscribe("s")
 
     with consecutive_loops(are_ended=are_ended) as run:
-        view = run(open_view())
+        view, subscription = run(open_both())
         assert run(follow_one()) != run(follow_one())
         with pytest.raises(ViewClosed):
             view.active()
