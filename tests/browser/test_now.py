@@ -345,6 +345,9 @@ def test_a_page_is_printed_beyond_the_rows_in_sight(console: Console, bus: Bus) 
         ".table-body .table-row", "all => all.map(each => each.getBoundingClientRect().y)"
     )
     assert all(below - above >= 30 for above, below in pairwise(tops))
+    left = "all => all.map(each => each.getBoundingClientRect().x)"
+    heads = window.eval_on_selector_all(".table-head [role=columnheader]", left)
+    assert heads == window.eval_on_selector_all(".table-body .table-row:first-child [role=gridcell]", left)
     assert window.evaluate("document.documentElement.scrollHeight") > 90 * 30
     window.emulate_media(media="screen")
     window.evaluate("() => { dispatchEvent(new Event('afterprint')); }")
