@@ -265,6 +265,20 @@ def test_a_typed_time_and_the_c_key_select_an_event(console: Console, bus: Bus) 
 
 
 @pytest.mark.browser
+@pytest.mark.parametrize(("zone", "offset"), [("Asia/Kathmandu", "UTC+05:45"), ("Pacific/Marquesas", "UTC-09:30")])
+def test_a_time_names_its_zone(console: Console, bus: Bus, zone: str, offset: str) -> None:
+    """A screenshot of it is read in other zones."""
+    added = bus.page("time:zone").add("observation", "somewhere")
+    session = console.window.context.new_cdp_session(console.window)
+    session.send("Emulation.setTimezoneOverride", {"timezoneId": zone})
+    window = console.open(f"#/now?page=time:zone&selected={added.id}")
+    local = added.created_at.astimezone(datetime.strptime(offset, "UTC%z").tzinfo)
+    there = f"{local:%Y-%m-%d %H:%M:%S}.{local.microsecond // 1000:03} {offset}"
+    for time in (window.locator(".cell-age time"), window.locator(".detail time").first):
+        expect(time.first).to_have_attribute("title", there)
+
+
+@pytest.mark.browser
 def test_a_slow_clock_of_the_browser_does_not_matter(console: Console, bus: Bus) -> None:
     """Times that are typed, and the span of the bar, follow the server's clock."""
     page = bus.page("time:clock")

@@ -87,6 +87,12 @@ export function clock(ms, precise = false) {
 /** Return day and time, 2026-11-22 14:02:07, in this browser's zone. */
 export const stamp = (ms, precise = false) => `${day(ms)} ${clock(ms, precise)}`;
 
+/** Return day and time with the offset of this browser's zone, 2026-11-22 14:02:07.123 UTC+01:00. */
+export function zoned(ms) {
+  const offset = -new Date(ms).getTimezoneOffset();
+  return `${stamp(ms, true)} UTC${offset < 0 ? "-" : "+"}${pad(Math.trunc(Math.abs(offset) / 60))}:${pad(Math.abs(offset) % 60)}`;
+}
+
 /** Return the day, 2026-11-22. */
 export function day(ms) {
   const date = new Date(ms);

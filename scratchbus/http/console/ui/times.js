@@ -1,13 +1,13 @@
 // Ages and countdowns that update themselves, and an input for times.
 import { html, useComputed, useState } from "../lib/base.js";
-import { clock, day, duration, now, parseTime, stamp, wall } from "../lib/time.js";
+import { clock, day, duration, now, parseTime, stamp, wall, zoned } from "../lib/time.js";
 
 const millis = (value) => (typeof value === "number" ? value : Date.parse(value));
 
 /** How long ago something was, at the moment shown, or now: "5m 12s". */
 export function Age({ at, fromNow = false }) {
   const text = useComputed(() => duration(Math.max(0, (fromNow ? wall : now).value - millis(at)))).value;
-  return html`<time class="number" datetime=${new Date(millis(at)).toISOString()} title=${stamp(millis(at), true)}>${text}</time>`;
+  return html`<time class="number" datetime=${new Date(millis(at)).toISOString()} title=${zoned(millis(at))}>${text}</time>`;
 }
 
 /** How long it is until something, from the moment shown or from now: "5m 12s", and "over" afterwards. `soon` is when it begins to look urgent. */
@@ -16,14 +16,14 @@ export function Countdown({ until, soon = 60_000, over = "over", fromNow = false
   const text = useComputed(() => (left.value <= 0 ? over : duration(left.value))).value;
   const urgent = useComputed(() => left.value < soon).value;
   return html`<time class="number ${urgent ? "soon" : ""}" datetime=${new Date(millis(until)).toISOString()}
-    title=${stamp(millis(until), true)}>${text}</time>`;
+    title=${zoned(millis(until))}>${text}</time>`;
 }
 
 /** A moment: the time of day, with the day before it unless it is the day that is shown. */
 export function Moment({ at, precise = false }) {
   const ms = millis(at);
   const isToday = useComputed(() => day(now.value) === day(ms)).value;
-  return html`<time class="number" datetime=${new Date(ms).toISOString()} title=${stamp(ms, true)}>
+  return html`<time class="number" datetime=${new Date(ms).toISOString()} title=${zoned(ms)}>
     ${isToday ? clock(ms, precise) : stamp(ms, precise)}</time>`;
 }
 
