@@ -65,6 +65,12 @@ def test_a_story_shows_events_evidence_and_readers(console: Console, bus: Bus) -
     expect(window.locator(".graph .graph-action")).to_have_text(re.compile("ticket-17"))
     expect(window.locator(".reader")).to_contain_text("session story")
     expect(window.locator(".next")).to_contain_text("ticket-17")
+    elsewhere = bus.page("story:elsewhere").add("observation", "Another card")
+    bus.page("story:elsewhere").link(elsewhere.id, "ticket-18")
+    window.reload()
+    badge = window.locator(".next li", has_text="ticket-18").get_by_role("link")
+    expect(badge).to_contain_text("from the page story:elsewhere")
+    expect(badge).to_have_attribute("href", re.compile(f"page=story(:|%3A)elsewhere.*selected={elsewhere.id}"))
     window.locator(".graph-node", has_text="Lagos").click()
     expect(window.locator(".story-content")).to_have_text("The card was used in Lagos")
     expect(

@@ -78,6 +78,7 @@ function Fields({ observation: it }) {
 }
 
 const Evidence = ({ id }) => {
-  const { data } = useLoad((signal) => read(pagePath(page.value, "observations", id), {}, { signal }), [id]);
-  return html`<${ObservationBadge} observation=${data && whole(data)} id=${id} />`;
+  const { data, error } = useLoad((signal) => read(pagePath(page.value, "observations", id), {}, { signal }), [id]);
+  const from = error instanceof Problem && error.status === 404 ? "" : page.value;
+  return html`<${ObservationBadge} observation=${data && whole(data)} id=${id} from=${data?.page ?? from} />`;
 };

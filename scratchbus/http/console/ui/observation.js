@@ -36,12 +36,12 @@ export function Content({ value, tag, className }) {
     ${isLong && html`<button type="button" class="small content-more" aria-expanded=${whole} onClick=${() => setWhole(!whole)}>${whole ? "Show less" : "Show all"}</button>`}`;
 }
 
-/** An observation in a line, as a link that selects it: type, content, end of its id. `id` alone when it is unknown. */
-export const ObservationBadge = ({ observation, id = observation?.id, view }) => {
-  const elsewhere = observation && observation.page !== page.value ? { page: observation.page } : {};
+/** An observation in a line, as a link that selects it: type, content, end of its id. Of one that is not loaded, `from` is its page; without it, the observation is gone. */
+export const ObservationBadge = ({ observation, id = observation?.id, from = observation?.page, view }) => {
+  const elsewhere = from && from !== page.value ? { page: from } : {};
   return html`<a class="observation-badge" href=${link({ selected: id, ...elsewhere }, view)} title=${id}>
     ${observation && html`<${Type} name=${observation.type} />`}
-    <span class="excerpt" dir="auto">${observation ? html`<${Text} value=${observation.content} />` : "not on a page any longer"}</span>
+    <span class="excerpt" dir="auto">${observation ? html`<${Text} value=${observation.content} />` : from ? `from the page ${visible(from)}` : "not on a page any longer"}</span>
     <span class="id">${shortId(id)}</span></a>`;
 };
 
