@@ -90,8 +90,19 @@ def test_a_search_ends_at_the_oldest_event_that_may_be_kept(console: Console, se
         found = route.fetch()
         route.fulfill(response=found, body=found.text().replace("200_000", "1_200"))
 
+    held: list[Route] = []
+
+    def hold_one(route: Route) -> None:
+        if held:
+            route.continue_()
+        else:
+            held.append(route)
+
     console.window.route("**/views/log.js", with_fewer_events)
+    console.window.route("**/events?last=*&before=*", hold_one)
     window = console.open("#/log?q=nowhere-in-the-log")
+    expect(window.get_by_role("region", name="Events").get_by_text("Loading …")).to_be_visible()
+    held[0].continue_()
     expect(window.get_by_text("No event fits the filter")).to_be_visible()
     expect(window.locator(".toolbar-count")).to_have_text("0 of the newest 1,200; go back in time for older ones")
     with Bus.connect(served.url, source="daemon", max_observations=3000) as bus:

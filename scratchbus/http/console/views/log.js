@@ -12,7 +12,7 @@ import { countShown, shortId, Text, visible } from "../lib/text.js";
 import { beyond, isPast, millisOf, moment, positionOf } from "../lib/time.js";
 import { narrow } from "../lib/screen.js";
 import { Filter, setFilter } from "../ui/filter.js";
-import { Empty, ProblemNote } from "../ui/problem.js";
+import { Empty, Loading, ProblemNote } from "../ui/problem.js";
 import { Table } from "../ui/table.js";
 import { Moment } from "../ui/times.js";
 import { describe, directionOf } from "./log/describe.js";
@@ -73,7 +73,8 @@ export default function Log() {
       ? html`<${Table} label="Events, newest first" className="log-table" rows=${rows} keyOf=${keyOf} columns=${COLUMNS} rowHeight=${narrow.value ? 50 : 28}
           onSelect=${toggle} expanded=${expanded} detail=${(row) => html`<${Raw} event=${row} />`} onEnd=${atEnd ? null : loadOlder} control=${table}
           rowClass=${(row) => (row.subject === selected.value ? "of-selected" : "")} />`
-      : !error && atEnd && html`<${Empty} title=${events.length ? "No event fits the filter" : isPast.value ? "Nothing had happened then" : "Nothing has happened yet"}>
+      : !error && !atEnd ? html`<${Loading} />`
+      : !error && html`<${Empty} title=${events.length ? "No event fits the filter" : isPast.value ? "Nothing had happened then" : "Nothing has happened yet"}>
           ${events.length > 0 ? html`<p><button type="button" onClick=${() => setFilter("")}>Clear the filter</button></p>` : html`<p>Events appear here as they are written.</p>`}<//>`}
   </section>`;
 }
