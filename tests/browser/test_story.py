@@ -10,7 +10,7 @@ from playwright.sync_api import Page as Window
 from playwright.sync_api import expect
 
 from scratchbus import Bus
-from tests.browser.conftest import Console, Opened
+from tests.browser.conftest import Console, Opened, settle
 from tests.browser.serving import Served
 from tests.browser.test_shell import violations
 
@@ -171,14 +171,25 @@ def test_a_story_is_printed_whole_in_dark_letters(open_console: Opened, served: 
     case = write_chain(bus, "story:print")
     for number in range(20):
         bus.page("story:print").update(case.pattern, content=f"version {number}")
+        bus.page("story:print").link(case.alert, f"ticket-{number}")
     window = open_console(served, scheme="dark").open(f"#/story?page=story:print&selected={case.pattern}")
     expect(window.locator(".life-step")).to_have_count(22)
     window.wait_for_selector(".slider")
     story = window.locator(".story")
     hidden = "story => story.scrollHeight - story.clientHeight"
     assert story.evaluate(hidden) > 100
+    expect(window.get_by_role("button", name="Enlarge the graph")).to_be_visible()
     window.emulate_media(media="print")
+    window.evaluate("() => { dispatchEvent(new Event('beforeprint')); }")
+    settle(window)
     assert story.evaluate(hidden) <= 1
+    box = window.locator(".graph-box").bounding_box()
+    assert box is not None
+    nodes = [each.bounding_box() for each in window.locator(".graph-drawing > :is(.graph-node, .graph-action)").all()]
+    assert len(nodes) == 24
+    assert max(each["x"] + each["width"] for each in nodes if each) < 720
+    assert max(each["y"] + each["height"] for each in nodes if each) <= box["y"] + box["height"]
+    expect(window.get_by_role("button", name="Enlarge the graph")).to_be_hidden()
     assert story.evaluate("story => getComputedStyle(story).color") == "rgb(27, 28, 32)"
     expect(window.locator("footer.time")).to_be_hidden()
     expect(window.get_by_role("navigation")).to_be_hidden()

@@ -1,11 +1,13 @@
 // A graph on a canvas, laid out by dagre, which is loaded on demand: pan, zoom, and the focused node scrolled into view.
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../lib/base.js";
 import { useKeys } from "../lib/keys.js";
+import { printing } from "../lib/screen.js";
 
 const MAX_SCALE = 1.25;
 const MIN_SCALE = 0.25;
 const READABLE = 0.72; // below it, the whole graph is not shown at once
 const TALLEST = 440;
+const PAPER = 680; // pixels, the width of a sheet without its margins
 
 /** Return the library that lays graphs out, {Graph, layout}, or null until it is there. */
 export function useDagre() {
@@ -30,14 +32,15 @@ export function Canvas({ drawn, centre, label, nodeOf, markOf = () => "", talles
   }, []);
   const whole = Math.min(1, width / drawn.width, tallest / drawn.height);
   const start = Math.max(whole, READABLE);
-  const height = Math.max(90, Math.min(tallest, drawn.height * start));
+  const paper = printing.value && { scale: Math.min(1, PAPER / drawn.width), x: 0, y: 0 }; // shows the whole graph
+  const height = paper ? drawn.height * paper.scale : Math.max(90, Math.min(tallest, drawn.height * start));
   const fits = (scale) => drawn.width * scale <= width + 1 && drawn.height * scale <= height + 1;
   const centred = (scale) => {
     const node = drawn.nodes.find(({ key }) => key === centre);
     const along = (size, space, middle) => (size * scale <= space ? (space - size * scale) / 2 : clamp(space / 2 - middle * scale, space - size * scale, 0));
     return { scale, x: along(drawn.width, width, node?.x ?? 0), y: along(drawn.height, height, node?.y ?? 0) };
   };
-  const { scale, x, y } = view ?? centred(start);
+  const { scale, x, y } = paper || (view ?? centred(start));
   useEffect(() => setView(null), [drawn, width]);
 
   const zoom = (by, atX = width / 2, atY = height / 2) => {
