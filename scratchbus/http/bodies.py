@@ -1,6 +1,6 @@
 """Bodies of requests, as parameters of routes: a parameter says what the body is, for its check and for OpenAPI.
 
-A route takes `body: Sent[NewNote]`, a model, or `given: Annotated[Given, fields(SCHEMA)]` where the bus checks the
+A route takes `body: JsonBody[NewNote]`, a model, or `given: Annotated[Given, fields(SCHEMA)]` where the bus checks the
 values. The body is read once all other parameters are valid.
 """
 
@@ -112,10 +112,10 @@ def fields(schema: Schema, *, required: bool = True, example: Any = None) -> Any
 T = TypeVar("T")
 
 if TYPE_CHECKING:
-    Sent = Annotated[T, BodyReader]
+    JsonBody = Annotated[T, BodyReader]
 else:
 
-    class Sent:
+    class JsonBody:
         """The parameter of a route that takes its body as a model."""
 
         def __class_getitem__(cls, model: type[Body]) -> Any:

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from scratchbus import Context, ContextPart, Note, Observation, Surfaced, TodoItem, document_of, estimate_tokens
 from scratchbus.daemon import counts
-from scratchbus.http.bodies import Body, Sent, optional, whole_number
+from scratchbus.http.bodies import Body, JsonBody, optional, whole_number
 from scratchbus.http.documents import answer, check_source
 from scratchbus.http.parameters import AnyPage, AnySession, Once
 from scratchbus.http.schemas import COUNT, STRING, any_of, document, exact, listed, one_of, or_null, record
@@ -128,7 +128,7 @@ _SURFACED: Final = document(
 
 
 @router.post("/context/assemble", responses={200: _ASSEMBLED})
-async def assemble_context(bus: MemoryBus, caller: CallerOf, guards: Once, body: Sent[ContextBody]) -> Response:
+async def assemble_context(bus: MemoryBus, caller: CallerOf, guards: Once, body: JsonBody[ContextBody]) -> Response:
     """Return one text within a token budget from the memories of an agent, a session and a page.
 
     The observations of a page need the scope `read` too.
@@ -143,7 +143,7 @@ async def assemble_context(bus: MemoryBus, caller: CallerOf, guards: Once, body:
 
 
 @router.post("/context/surface", responses={200: _SURFACED})
-async def surface_context(bus: MemoryBus, caller: CallerOf, guards: Once, body: Sent[Question]) -> Response:
+async def surface_context(bus: MemoryBus, caller: CallerOf, guards: Once, body: JsonBody[Question]) -> Response:
     """Return the notes and open observations that are relevant to a query, best first, within a token budget.
 
     The observations of a page need the scope `read` too.

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from scratchbus import document_of, estimate_tokens
 from scratchbus.http import fact_answers, patterns, problems
-from scratchbus.http.bodies import Body, NotBlank, Sent, optional
+from scratchbus.http.bodies import Body, JsonBody, NotBlank, optional
 from scratchbus.http.documents import answer, listing, location
 from scratchbus.http.fact_answers import FACT, FACTS, Entity, Relation
 from scratchbus.http.moments import AnyMoment
@@ -108,7 +108,7 @@ async def query_facts(
 
 
 @router.post(PATH, status_code=201, responses={201: fact_answers.ASSERTED})
-async def assert_fact(bus: MemoryBus, scope: ScopeName, guards: Once, body: Sent[NewFact]) -> Response:
+async def assert_fact(bus: MemoryBus, scope: ScopeName, guards: Once, body: JsonBody[NewFact]) -> Response:
     """Assert that a relation holds between a subject and an object.
 
     A new value of a relation with one value at a time ends the one before it.
@@ -118,7 +118,7 @@ async def assert_fact(bus: MemoryBus, scope: ScopeName, guards: Once, body: Sent
 
 
 @router.post(PATH + "/ingest", responses={200: FACTS})
-async def ingest_facts(bus: MemoryBus, scope: ScopeName, guards: Once, body: Sent[Ingestion]) -> Response:
+async def ingest_facts(bus: MemoryBus, scope: ScopeName, guards: Once, body: JsonBody[Ingestion]) -> Response:
     """Assert the facts in a text, up to 1,000, all or none; return them."""
     return _listing(await bus.facts(scope).ingest(**body.given, event_id=guards.event_id))
 
@@ -191,7 +191,7 @@ async def list_contested_facts(bus: MemoryBus, scope: ScopeName) -> Response:
 
 
 @router.post(SAME, responses={200: FACT})
-async def join_entities(bus: MemoryBus, scope: ScopeName, guards: Once, body: Sent[SameEntity]) -> Response:
+async def join_entities(bus: MemoryBus, scope: ScopeName, guards: Once, body: JsonBody[SameEntity]) -> Response:
     """Say that two names mean one entity, from now on in every answer; return the fact that says so."""
     return answer(document_of(await bus.facts(scope).same_as(**body.given, event_id=guards.event_id)))
 
@@ -221,7 +221,7 @@ async def get_fact(bus: MemoryBus, scope: ScopeName, fact: FactId) -> Response:
 
 @router.post(ONE + "/retract", responses={200: FACT})
 async def retract_fact(
-    bus: MemoryBus, scope: ScopeName, fact: FactId, guards: Once, body: Sent[FactRetraction]
+    bus: MemoryBus, scope: ScopeName, fact: FactId, guards: Once, body: JsonBody[FactRetraction]
 ) -> Response:
     """Take a fact back: it is not true at any time. Its history stays."""
     return answer(document_of(await bus.facts(scope).retract(fact, body.reason, event_id=guards.event_id)))

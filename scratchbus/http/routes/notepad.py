@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Request
 from pydantic import Field
 from starlette.responses import Response
 
-from scratchbus.http.bodies import Body, BodyReader, Sent, takes
+from scratchbus.http.bodies import Body, BodyReader, JsonBody, takes
 from scratchbus.http.documents import body_of
 from scratchbus.http.memories import REVISED, TEXT, Based, events_answer, revised, text_answer
 from scratchbus.http.moments import When
@@ -91,7 +91,9 @@ async def read_notepad(bus: MemoryBus, session: SessionName, at: When = None) ->
 
 
 @router.put(PATH, responses={200: REVISED})
-async def write_notepad(bus: MemoryBus, session: SessionName, guards: Based, body: Sent[NotepadContent]) -> Response:
+async def write_notepad(
+    bus: MemoryBus, session: SessionName, guards: Based, body: JsonBody[NotepadContent]
+) -> Response:
     """Replace the whole text."""
     return revised(await bus.notepad(session).write(body.content, **guards.of_revision()))
 

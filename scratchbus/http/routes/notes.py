@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field
 from starlette.responses import Response
 
 from scratchbus import Note, NoteResult, NotesResult, document_of
-from scratchbus.http.bodies import Body, NotBlank, Sent, optional
+from scratchbus.http.bodies import Body, JsonBody, NotBlank, optional
 from scratchbus.http.documents import answer, location
 from scratchbus.http.memories import Based, NoteId, events_answer, memory_example, memory_fields
 from scratchbus.http.moments import When
@@ -73,7 +73,7 @@ async def list_notes(bus: MemoryBus, session: SessionName, tag: Tag = None, at: 
 
 
 @router.post(PATH, status_code=201, responses={201: _ADDED})
-async def add_note(bus: MemoryBus, session: SessionName, guards: Once, body: Sent[NewNote]) -> Response:
+async def add_note(bus: MemoryBus, session: SessionName, guards: Once, body: JsonBody[NewNote]) -> Response:
     """Take a note; without tags it is a scratch note."""
     added = await bus.notes(session).add(body.content, body.tags, event_id=guards.event_id)
     return _one(added.note, 201, location("sessions", session, "notes", added.note.id))
@@ -121,7 +121,7 @@ async def get_note(bus: MemoryBus, session: SessionName, note: NoteId, at: When 
 
 @router.patch(ONE, responses={200: _NOTE})
 async def update_note(
-    bus: MemoryBus, session: SessionName, note: NoteId, guards: Based, body: Sent[NoteChange]
+    bus: MemoryBus, session: SessionName, note: NoteId, guards: Based, body: JsonBody[NoteChange]
 ) -> Response:
     """Replace the content of a note, its tags, or both."""
     changed = await bus.notes(session).update(note, **guards.of_revision(), **body.given)

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from scratchbus import Preference, document_of
 from scratchbus.http import patterns
-from scratchbus.http.bodies import Body, NotBlank, Sent, optional
+from scratchbus.http.bodies import Body, JsonBody, NotBlank, optional
 from scratchbus.http.documents import answer, listing
 from scratchbus.http.memories import Based, events_answer, memory_example, memory_fields
 from scratchbus.http.moments import When
@@ -51,7 +51,9 @@ async def list_preferences(bus: MemoryBus, scope: ScopeName, at: When = None) ->
 
 
 @router.put(PATH, responses={200: _WRITTEN})
-async def remember_preference(bus: MemoryBus, scope: ScopeName, guards: Based, body: Sent[PreferenceText]) -> Response:
+async def remember_preference(
+    bus: MemoryBus, scope: ScopeName, guards: Based, body: JsonBody[PreferenceText]
+) -> Response:
     """Remember a preference, in the place of the one with the same key if there is one.
 
     Case, punctuation and the simple plural of English words do not count in a key.
@@ -60,7 +62,7 @@ async def remember_preference(bus: MemoryBus, scope: ScopeName, guards: Based, b
 
 
 @router.patch(PATH, responses={200: _WRITTEN})
-async def edit_preference(bus: MemoryBus, scope: ScopeName, guards: Based, body: Sent[PreferenceText]) -> Response:
+async def edit_preference(bus: MemoryBus, scope: ScopeName, guards: Based, body: JsonBody[PreferenceText]) -> Response:
     """Replace the text of a preference that is there."""
     return _written(await bus.preferences(scope).edit(**body.given, **guards.of_revision()))
 

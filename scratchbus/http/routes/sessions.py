@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from scratchbus import AsyncBus, SessionInfo
 from scratchbus.http import problems
-from scratchbus.http.bodies import Body, NotBlank, Sent, optional, schema_of
+from scratchbus.http.bodies import Body, JsonBody, NotBlank, optional, schema_of
 from scratchbus.http.documents import answer, location, observation_answer
 from scratchbus.http.memories import TaskId, after_write
 from scratchbus.http.moments import When
@@ -101,14 +101,14 @@ async def get_session(bus: MemoryBus, session: SessionName, at: When = None) -> 
 
 
 @router.post(ONE + "/spawn", status_code=201, responses={201: _STARTED})
-async def spawn_session(bus: MemoryBus, session: SessionName, guards: Once, body: Sent[Spawn]) -> Response:
+async def spawn_session(bus: MemoryBus, session: SessionName, guards: Once, body: JsonBody[Spawn]) -> Response:
     """Start a session from this one; its notepad is empty, or a copy."""
     event_id = guards.event_id or uuid4().hex
     return await _session_answer(bus, await bus.spawn_session(session, event_id=event_id, **body.given), event_id)
 
 
 @router.post(ONE + "/fork", status_code=201, responses={201: _STARTED})
-async def fork_session(bus: MemoryBus, session: SessionName, guards: Once, body: Sent[Fork]) -> Response:
+async def fork_session(bus: MemoryBus, session: SessionName, guards: Once, body: JsonBody[Fork]) -> Response:
     """Start a session from this one with a copy of its notepad."""
     event_id = guards.event_id or uuid4().hex
     return await _session_answer(bus, await bus.fork_session(session, event_id=event_id, **body.given), event_id)
@@ -124,19 +124,19 @@ async def end_session(bus: MemoryBus, session: SessionName, guards: Once) -> Res
 
 
 @router.post(ONE + "/tasks", status_code=201, responses={201: _BEGUN})
-async def begin_task(bus: MemoryBus, session: SessionName, guards: Once, body: Sent[NewTask]) -> Response:
+async def begin_task(bus: MemoryBus, session: SessionName, guards: Once, body: JsonBody[NewTask]) -> Response:
     """Begin a task of a session."""
     return answer({"task": await bus.begin_task(session, body.title, event_id=guards.event_id)}, 201)
 
 
 @router.post("/tasks/{task}/end", responses={200: _ENDED})
-async def end_task(bus: MemoryBus, task: TaskId, guards: Once, body: Sent[TaskEnd]) -> Response:
+async def end_task(bus: MemoryBus, task: TaskId, guards: Once, body: JsonBody[TaskEnd]) -> Response:
     """End a task."""
     return answer({"text": await bus.end_task(task, body.summary, event_id=guards.event_id)})
 
 
 @router.post(ONE + "/result", status_code=201, responses={201: _REPORTED})
-async def report_result(bus: MemoryBus, session: SessionName, guards: Once, body: Sent[Result]) -> Response:
+async def report_result(bus: MemoryBus, session: SessionName, guards: Once, body: JsonBody[Result]) -> Response:
     """Add the result of a session to the page of its parent, as an observation; no notepad is changed."""
     return observation_answer(await bus.report_result(session, body.result, event_id=guards.event_id), 201)
 

@@ -8,7 +8,7 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from scratchbus import TodoList
-from scratchbus.http.bodies import Body, NotBlank, Sent, optional, schema_of
+from scratchbus.http.bodies import Body, JsonBody, NotBlank, optional, schema_of
 from scratchbus.http.documents import answer
 from scratchbus.http.memories import Based, events_answer
 from scratchbus.http.moments import When
@@ -73,13 +73,13 @@ async def read_todo(bus: MemoryBus, session: SessionName, at: When = None) -> Re
 
 
 @router.put(PATH, responses={200: _TODO})
-async def write_todo(bus: MemoryBus, session: SessionName, guards: Based, body: Sent[TodoItems]) -> Response:
+async def write_todo(bus: MemoryBus, session: SessionName, guards: Based, body: JsonBody[TodoItems]) -> Response:
     """Replace the list."""
     return _answer(await bus.todo(session).write(body.given["todos"], **guards.of_revision()))
 
 
 @router.patch(PATH, responses={200: _TODO})
-async def merge_todo(bus: MemoryBus, session: SessionName, guards: Based, body: Sent[TodoChanges]) -> Response:
+async def merge_todo(bus: MemoryBus, session: SessionName, guards: Based, body: JsonBody[TodoChanges]) -> Response:
     """Change the items with these ids, and append the others; 409 if one of those has no content."""
     return _answer(await bus.todo(session).write(body.given["todos"], merge=True, **guards.of_revision()))
 

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from scratchbus import document_of
 from scratchbus.http import patterns
-from scratchbus.http.bodies import Body, NotBlank, Sent, optional, whole_number
+from scratchbus.http.bodies import Body, JsonBody, NotBlank, optional, whole_number
 from scratchbus.http.documents import answer, listing, paged
 from scratchbus.http.memories import events_answer, memory_example, memory_fields
 from scratchbus.http.moments import When
@@ -92,7 +92,7 @@ async def list_turns(
 
 
 @router.post(PATH, status_code=201, responses={201: _TURN})
-async def append_turn(bus: MemoryBus, session: SessionName, guards: Once, body: Sent[NewTurn]) -> Response:
+async def append_turn(bus: MemoryBus, session: SessionName, guards: Once, body: JsonBody[NewTurn]) -> Response:
     """Append a turn; without a task it belongs to each task that is open."""
     return answer(document_of(await bus.turns(session).append(**body.given, event_id=guards.event_id)), 201)
 
@@ -105,7 +105,7 @@ async def list_shown_turns(bus: MemoryBus, session: SessionName, at: When = None
 
 
 @router.post(PATH + "/compact", status_code=201, responses={201: _COMPACTED})
-async def compact_turns(bus: MemoryBus, session: SessionName, guards: Once, body: Sent[Compaction]) -> Response:
+async def compact_turns(bus: MemoryBus, session: SessionName, guards: Once, body: JsonBody[Compaction]) -> Response:
     """Replace turns, by default all that are shown, with a summary; the turns stay in the list."""
     return answer(document_of(await bus.turns(session).compact(**body.given, event_id=guards.event_id)), 201)
 
