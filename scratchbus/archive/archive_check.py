@@ -216,8 +216,7 @@ class LogCheck:
         if remaining:
             self._add_problem(
                 files.segment.name,
-                f"it still has the events {remaining}, which were erased; `scratchbus log-archive run` removes them."
-                " If another finding says that no tombstone names one of them, remove its record first",
+                f"it still has the events {remaining}, which were erased; `scratchbus log-archive run` removes them",
             )
         index = self._read(files.index.name, lambda: Index.parse(read_file(self._store, self._folder, files.index)))
         if index is not None and index != index_of(lines):
