@@ -18,7 +18,6 @@ from scratchbus.eventlog.gaps import not_erased
 from scratchbus.eventlog.keys import ShardKeys
 from scratchbus.eventlog.raw_entries import texts_of
 from scratchbus.eventlog.subscription_script import run_script, subscription_script
-from scratchbus.telemetry.counters import counts
 
 _TAKEN_AT_ONCE = 1_000  # dead letters in one call of the script, during which the engine does nothing else
 _EVENT_ID = re.compile(r"[!-~]{1,1000}")
@@ -137,7 +136,6 @@ class SubscriptionLease(NamedTuple):
     def set_aside(self, position: str, dead_letter: str, ends: Sequence[CursorEnd]) -> Step[None]:
         """Make an event a dead letter and move the cursor, in one step. Raises LeaseLost."""
         yield from self._hold("set aside", position=position, dead_letter=dead_letter, **_script_arguments(ends))
-        counts.subscriptions[self.name].dead += 1
         yield from drop_if_erased(self.keys, self.name, position)
 
     def hand_out(self, entries: Sequence[object], ends: Sequence[CursorEnd], origins: str) -> Step[None]:

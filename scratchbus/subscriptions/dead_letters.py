@@ -21,6 +21,7 @@ from scratchbus.eventlog.raw_entries import RawEntry, entry_position, texts_of
 from scratchbus.eventlog.subscription_state import deliver_again, drop, names, removed, texts
 from scratchbus.readmodel.scope import Core
 from scratchbus.subscriptions.options import check_name
+from scratchbus.telemetry.counters import counts
 from scratchbus.telemetry.logs import stderr_logger
 
 logger = stderr_logger()
@@ -65,7 +66,7 @@ class DeadLetter(BaseModel):
 
 
 def set_aside(subscription: str, event: Event, reason: str, attempts: int) -> str:
-    """Log an event that is set aside; return its dead letter as it is stored."""
+    """Log and count an event that is set aside; return its dead letter as it is stored."""
     return _stored(DeadLetter.of(subscription, event, reason, attempts))
 
 
@@ -78,6 +79,7 @@ def set_aside_again(before: DeadLetter, reason: str, attempts: int) -> str:
 def _stored(dead_letter: DeadLetter) -> str:
     logger.error("set aside as a dead letter", subscription=dead_letter.subscription, position=dead_letter.position,
                  attempts=dead_letter.attempts, reason=dead_letter.reason)  # fmt: skip
+    counts.subscriptions[dead_letter.subscription].dead += 1
     return dead_letter.model_dump_json()
 
 

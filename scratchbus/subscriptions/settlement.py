@@ -106,7 +106,6 @@ def give_up_unread(
 def _settle_as(core: Core, name: str, token: str, entry: OutEntry, dead_letter: str) -> Step[int]:
     count = yield from settle(core.log.keys(0), name, token, [entry.position], ACKED, dead_letter=dead_letter)
     if dead_letter:
-        counts.subscriptions[name].dead += count
         yield from drop_if_erased(core.log.keys(0), name, entry.position)
     return count
 

@@ -426,10 +426,9 @@ def test_a_repeated_or_refused_outcome_of_a_pulled_event_is_not_counted_again(bu
 def test_a_pull_reads_only_the_retried_dead_letters_that_it_hands_out(bus, page, monkeypatch):
     bus.declare_subscription("router", max_attempts=1)
     fill(page, 5)
-    batch, dead = bus.pull("router"), counts.subscriptions["router"].dead
+    batch = bus.pull("router")
     for each in batch.deliveries:
         bus.nack("router", batch.token, each.position, "bad")
-    assert counts.subscriptions["router"].dead == dead + 5
     bus.retry_dead_letters("router")
     real, found = below_floor.entries_at, []
 
