@@ -82,7 +82,7 @@ def _summary(event: scratchbus.Event) -> str:
         case events.Due():
             return f"by event {event.trigger}" if event.trigger else "its time has come"
         case events.Erased():
-            return f"{plural(len(event.positions), 'event')}: {event.reason}"
+            return f"{plural(len(event.positions), 'position')}: {event.reason}"
         case events.ContextRendered():
             shown = plural(len(event.observations), "observation")
             shown += f" and {plural(len(event.files), 'file')}" if event.files else ""
