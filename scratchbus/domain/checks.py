@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Any
 
-from scratchbus.domain.payloads import count_values, plain
+from scratchbus.domain.payloads import least_size, plain
 from scratchbus.domain.values import MAX_BYTES, check_event_id, check_id, check_whole
 from scratchbus.errors import InvalidField, InvalidId, TooLarge, UnknownField, key_text, shown
 
@@ -37,6 +37,7 @@ MAX_DIGITS = 308
 PLAIN_LABEL = rf"[!-~]{{1,{MAX_LABEL}}}"
 """The pattern that nearly all labels match."""
 
+_MAX_WRITTEN = 16 * MAX_BYTES  # an object with more bytes is not written as JSON to count them
 _MAX_FLAT_ITEMS, _MAX_FLAT_TEXT = 32, 4_096  # far below MAX_BYTES, even if every character is escaped
 _MAX_COUNTED = 10_000  # levels
 _MAX_FLAT_NUMBER = 10**15  # JSON has the same digits for it as Python, as an int and as a float
@@ -129,15 +130,15 @@ def check_object(field: str, value: object) -> dict[str, Any]:
     try:
         if not all(isinstance(key, str) for key in value):
             raise TypeError("keys must be strings")
-        count = count_values(value, {})
-        text = _to_json(dict(value)) if count <= MAX_BYTES else ""
+        least = least_size(value := dict(value), {})
+        text = _to_json(value) if least <= _MAX_WRITTEN else ""
         size = len(text.encode())
     except (TypeError, ValueError, RecursionError) as error:
         if isinstance(error, RecursionError):
             _check_depth(field, value)
         raise InvalidField(field, f"is not a JSON object: {error}") from None
-    if count > MAX_BYTES:
-        raise TooLarge(field, count, MAX_BYTES, "values")
+    if least > _MAX_WRITTEN:
+        raise TooLarge(field, least, MAX_BYTES, "bytes or more")
     if size > MAX_BYTES:
         raise TooLarge(field, size, MAX_BYTES)
     parsed: dict[str, Any] = _from_json(field, text)

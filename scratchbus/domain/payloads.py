@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -53,18 +53,27 @@ def plain(place: str, value: object) -> Any:
         raise InvalidField(place, f"cannot be written as JSON: {problem}") from None
 
 
-def count_values(value: Any, counted: dict[int, int]) -> int:
-    """Return how many values are in a JSON value, in linear time, although a shared one counts each time.
+def least_size(value: dict[Any, Any] | Sequence[Any], sizes: dict[int, int]) -> int:
+    """Return the least size of an object or list in JSON, in linear time, although a shared part counts each time.
 
-    `counted` has the numbers of the containers counted before, by identity.
+    `sizes` has the sizes of the objects and lists measured before, by identity.
     """
-    count = counted.get(id(value))
-    if count is None:
-        counted[id(value)] = 1  # in a value that contains itself
-        children = value.values() if isinstance(value, Mapping) else value
-        counts = [count_values(child, counted) if isinstance(child, dict | list | tuple) else 1 for child in children]
-        count = counted[id(value)] = 1 + sum(counts)
-    return count
+    size = sizes.get(id(value))
+    if size is None:
+        size = sizes[id(value)] = 2  # in a value that contains itself
+        children: Iterable[Any] = value
+        if isinstance(value, dict):
+            size += sum(len(key) + 3 for key in value if isinstance(key, str))
+            children = value.values()
+        for child in children:
+            if isinstance(child, str):
+                size += len(child) + 2
+            elif isinstance(child, dict | list | tuple):
+                size += least_size(child, sizes)
+            else:
+                size += 1
+        sizes[id(value)] = size
+    return size
 
 
 def read_payload(value: Any, model: type[Model], place: PayloadField) -> Model:

@@ -91,11 +91,12 @@ def test_a_shared_list_is_counted_once_per_level() -> None:
 
 
 def test_an_object_with_many_shared_values_is_refused_without_writing_them() -> None:
-    shared: list[Any] = []
-    for _ in range(60):
-        shared = [shared, shared]
-    with pytest.raises(TooLarge, match=f"context: {2**61} values is over the limit of 65536"):
-        check_object("context", {"a": shared})
+    for shared, levels in (([], 60), ({"key": "x" * 2**20}, 40), ({"k" * 2**20: 1}, 40)):
+        value: object = shared
+        for _ in range(levels):
+            value = [value, value]
+        with pytest.raises(TooLarge, match=r"context: \d{19} bytes or more is over the limit of 65536"):
+            check_object("context", {"a": value})
 
 
 def test_a_small_object_that_contains_itself_is_refused() -> None:
