@@ -83,8 +83,10 @@ class ItemIndex(MemoryIndex[StoreItem]):
         """Return the items below a namespace that match a filter, and a query if it has words.
 
         They are in the order in which they were first put; with a query, the best matches come first. Raises
-        InvalidField for an unknown operator.
+        InvalidField for an unknown operator, and for one in the place of a field.
         """
+        if misplaced := [name for name in condition if name in _OPERATORS or name in _COMBINING]:
+            raise InvalidField("filter", f"{shown(misplaced[0])} stands where a field is named; write field: condition")
         test = _test_of_fields(condition)
         if query and (words := fulltext.words_of(query)):
             labels, depth = list(prefix), len(prefix)
@@ -232,6 +234,10 @@ _OPERATORS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "$lt": lambda value, operand: bool(value < operand),
     "$lte": lambda value, operand: bool(value <= operand),
 }
+
+
+_COMBINING: Final = ("$and", "$or", "$not", "$nor", "$in", "$nin")
+"""Operators of other stores."""
 
 
 def _applied(name: Any, operand: Any) -> _Test:

@@ -157,6 +157,9 @@ def test_an_unknown_operator_is_refused(store: ScratchbusStore):
     store.put(("s",), "a", {"n": 1})
     with pytest.raises(ValueError, match="is not an operator"):
         store.search(("s",), filter={"n": {"$regex": "1"}})
+    for misplaced in ({"$or": [{"n": 1}]}, {"n": 1, "$gt": 0}):
+        with pytest.raises(ValueError, match=r"stands where a field is named; write field: condition"):
+            store.search(("s",), filter=misplaced)
 
 
 def test_a_query_finds_words_best_match_first(store: ScratchbusStore):
