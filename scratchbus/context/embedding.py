@@ -20,6 +20,7 @@ from scratchbus.projections.fulltext import unspaced
 
 _AT_ONCE: Final = 256  # texts per call of an embedder
 _MAX_CHARACTERS: Final = 4_000  # characters embedded of each text
+_MAX_SPACED: Final = 3 * _MAX_CHARACTERS  # the most that these are in the index, where spaces may surround each
 _CHUNK: Final = 64  # vectors for which sqlite-vec allocates memory at once, for each page; by default 1,024
 _MAX_NUMBERS: Final = 8_191  # numbers of a vector: the limit of sqlite-vec, less one
 _REMOVED: Final = "SELECT row, page_number FROM {table} EXCEPT SELECT row, page_number FROM items"
@@ -119,10 +120,10 @@ class Vectors:
             removed = database.execute(_REMOVED.format(table=self._table)).fetchall()
             database.executemany(_DELETE.format(table=self._table), [(row,) for row, _ in removed])
             query = _MISSING.format(table=self._table)
-            missing = database.execute(query, (_MAX_CHARACTERS, json.dumps([*page_numbers]))).fetchall()
+            missing = database.execute(query, (_MAX_SPACED, json.dumps([*page_numbers]))).fetchall()
         for at in range(0, len(missing), _AT_ONCE):
             batch = missing[at : at + _AT_ONCE]
-            vectors = self._embed([unspaced(text) for _, _, text in batch])
+            vectors = self._embed([unspaced(text)[:_MAX_CHARACTERS] for _, _, text in batch])
             rows = [
                 (row, page_number, _packed(vector))
                 for (row, page_number, _), vector in zip(batch, vectors, strict=True)

@@ -27,12 +27,13 @@ into is it its may me might must my of on or our shall she should so some than t
 this those to us was we were what when where which while who whom whose why will with would you your
 """
 _FUNCTION_WORDS: Final = frozenset(_OF_EVERY_QUESTION.split())
-_THAI: Final = f"[\u0e01-\u0eff\u1000-\u109f\u1780-\u17ff][{_VOWEL_SIGNS}]*"
+_RANGES: Final = "\u0e01-\u0eff\u1000-\u109f\u1780-\u17ff"
+_THAI: Final = f"[{_RANGES}][{_VOWEL_SIGNS}]*"
 """The pattern of a character of Thai, Lao, Burmese or Khmer, which put no spaces between words, with its signs."""
 
 _PER_PHRASE: Final = 3  # characters of Thai that are searched for together
 _CLUSTER: Final = re.compile(_THAI)
-_CHARACTER: Final = re.compile(f"({EAST_ASIAN}|{_THAI})")
+_CHARACTER: Final = re.compile(f"([{EAST_ASIAN[1:-1]}{_RANGES}][{_VOWEL_SIGNS}]*)")  # one class: fast to search for
 _SPACED: Final = re.compile(f" ?{_CHARACTER.pattern} ?")
 _RUN: Final = re.compile(f"({EAST_ASIAN}|(?:{_THAI})+)")
 _CONTROL: Final = re.compile("[\x00-\x08]")
