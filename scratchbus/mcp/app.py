@@ -50,7 +50,10 @@ RECHECKED: Final = 2.0
 """Seconds between checks of a token in use; its open streams end once it is no longer valid."""
 
 HEAD_SECONDS: Final = 10.0
-"""Seconds in which a connection must send a request's head, and then its body; twice as many at the most."""
+"""Seconds in which a connection must send a request's head; twice as many at the most."""
+
+_LOOKS: Final = 3
+"""How many times as long it may take to send the body; it may then take one more."""
 
 LOCAL: Final = TransportSecuritySettings(
     allowed_hosts=["127.0.0.1:*", "localhost:*", "[::1]:*"],
@@ -221,6 +224,7 @@ class _Protocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn declares it
         super().connection_made(transport)
         self._seen: tuple[object, bool] = (None, True)  # the request at the last look, and whether it was answered
+        self._looks = 0  # how often this was seen again
         self._look = self.loop.call_later(HEAD_SECONDS, self._end_idle)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -232,7 +236,9 @@ class _Protocol(H11Protocol):
         request: RequestResponseCycle | None = self.cycle  # None at first, whatever uvicorn declares
         is_idle = request is None or request.response_complete
         seen, self._seen = self._seen, (request, is_idle)
-        if seen == self._seen and (request is None or is_idle or request.more_body):
+        self._looks = 0 if seen != self._seen or self.flow.read_paused else self._looks + 1
+        is_late = is_idle or (request is not None and request.more_body and self._looks >= _LOOKS)
+        if self._looks and is_late:
             self.transport.close()
             return
         self._look = self.loop.call_later(HEAD_SECONDS, self._end_idle)
