@@ -68,7 +68,7 @@ def _check_tail(keys: ShardKeys, at: Position) -> Step[None]:
     if not later and (end := end_of(tail, keys.shard)) > at:
         raise LogGap(
             f"shard {keys.shard}: the log has lost its last events, from behind {at} to the tail, {end}; restore the"
-            " engine from a backup, or add an observation: readers then continue without the lost events"
+            " engine from a backup, or add an observation: pages can then be read without the lost events"
         )
 
 

@@ -45,11 +45,13 @@ def whole_id(log: Log, page: str, id: str) -> Step[str]:
             f"id: {shown(id)} is not an id; give all {ULID_LENGTH} characters, or at least "
             f"the last or first {MIN_LENGTH}"
         )
+    found: list[str] = []
     for _ in range(_TRIES):
         process = yield from run_id(log.shard(page))
         checkpoint = yield from read_checkpoint(log.keys(log.shard(page)))
         found = sorted((yield from _find(log, page, checkpoint.build, text)))
         if (yield from run_id(log.shard(page))) != process:
+            found = []
             continue  # cursors of the other process have left out ids
         if found or not may_have_hidden(checkpoint, (yield from read_checkpoint(log.keys(log.shard(page))))):
             break
