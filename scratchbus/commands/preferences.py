@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from itertools import chain
 from typing import Annotated, Any, cast
 
 from scratchbus.commands.execution import Occasion
@@ -22,7 +23,7 @@ from scratchbus.engine.steps import Step
 from scratchbus.errors import NotFound, shown
 from scratchbus.projections.memory_index import PreferenceList
 from scratchbus.projections.preferences import PREFIX
-from scratchbus.readmodel.history import history
+from scratchbus.readmodel.history import histories_of
 from scratchbus.readmodel.memory_history import history_of
 from scratchbus.readmodel.scope import Core
 
@@ -124,10 +125,9 @@ def history_of_preferences(core: Core, page: str, key: str | None) -> Step[list[
         if not events:
             raise not_found(page, key)
         return events
-    found: list[AnyEvent] = []
-    for each in (yield from read_all(core, page)):
-        found += yield from history(core.log, page, each.id)
-    return sorted(found, key=lambda event: event.position)
+    preferences = yield from read_all(core, page)
+    histories = yield from histories_of(core.log, page, [each.id for each in preferences])
+    return sorted(chain.from_iterable(histories), key=lambda event: event.position)
 
 
 def not_found(page: str, key: str) -> NotFound:

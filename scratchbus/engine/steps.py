@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from msgspec import Struct
@@ -176,6 +177,48 @@ def undo_if_cancelled(step: Step[T], undo: Callable[[], Step[object]]) -> Step[T
             if isinstance(call, Call):
                 yield Call(call.shard, call.commands, is_write=True)
         raise
+
+
+def side_by_side(conversations: Sequence[Step[T]]) -> Step[list[T]]:
+    """Return the results of conversations that mostly read: what they read next is sent in one call per shard.
+
+    Writes, and whatever else they request, are done alone. An error of such a call, or of one of them, ends all.
+    """
+    results: dict[int, T] = {}
+    replies: dict[int, Any] = dict.fromkeys(range(len(conversations)))
+    while replies:
+        reads: dict[int, list[tuple[int, Call]]] = {}
+        for number, reply in replies.items():
+            read = yield from _next_read(conversations[number], reply)
+            if isinstance(read, _Ended):
+                results[number] = read.result
+            else:
+                reads.setdefault(read.shard, []).append((number, read))
+        replies = {}
+        for shard, group in reads.items():
+            found = iter((yield Call(shard, tuple(command for _, read in group for command in read.commands))))
+            replies |= {number: [*islice(found, len(read.commands))] for number, read in group}
+    return [results[number] for number in range(len(conversations))]
+
+
+class _Ended(NamedTuple):
+    result: Any
+
+
+def _next_read(conversation: Step[Any], reply: Any) -> Step[Call | _Ended]:
+    """Continue a conversation until it reads or ends; return that call, or its result."""
+    resume: Callable[[Any], Request] = conversation.send
+    while True:
+        try:
+            request = resume(reply)
+        except StopIteration as done:
+            return _Ended(done.value)
+        if isinstance(request, Call) and not request.is_write:
+            return request
+        try:
+            resume, reply = conversation.send, (yield request)
+        except (ScratchbusError, Interrupted) as error:
+            resume, reply = conversation.throw, error
 
 
 def batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:

@@ -8,7 +8,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from scratchbus.domain.position import Position
-from scratchbus.engine.steps import Call, Step, batches
+from scratchbus.engine.steps import Call, Step, batches, side_by_side
 from scratchbus.errors import LogRewound, NotFound
 from scratchbus.eventlog import paged_out
 from scratchbus.eventlog.below_floor import entries_at, from_archive, read_floor
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from scratchbus.domain.events import AnyEvent
 
 _AT_ONCE = 500  # events read at once, or walked back over
+_SUBJECTS = 100  # whose histories are read at once
 
 
 def history(log: Log, page: str, subject: str) -> Step[list[AnyEvent]]:
@@ -40,6 +41,14 @@ def history(log: Log, page: str, subject: str) -> Step[list[AnyEvent]]:
         events += earlier
         if not at:
             return events[::-1]
+
+
+def histories_of(log: Log, page: str, subjects: Sequence[str]) -> Step[list[list[AnyEvent]]]:
+    """Return the `history` of each subject, many at once. Raises PositionLost."""
+    found: list[list[AnyEvent]] = []
+    for batch in batches(subjects, _SUBJECTS):
+        found += yield from side_by_side([history(log, page, subject) for subject in batch])
+    return found
 
 
 def walk_back(log: Log, page: str, subject: str, at: str, limit: int) -> Step[tuple[list[AnyEvent], str]]:

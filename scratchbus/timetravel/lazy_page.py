@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import chain
 
 from scratchbus.commands.read import Reads
 from scratchbus.domain.observation import Observation
@@ -18,7 +19,7 @@ from scratchbus.projections.page_in_memory import PageInMemory
 from scratchbus.projections.scratch_page import as_observation
 from scratchbus.projections.stored_observation import StoredObservation
 from scratchbus.readmodel import snapshots
-from scratchbus.readmodel.history import history
+from scratchbus.readmodel.history import histories_of
 from scratchbus.readmodel.scope import Core
 from scratchbus.timetravel.cut import Cut
 from scratchbus.timetravel.fold_page import Documents, FoldedPage, OpenSnapshotCollector, apply, fold_events
@@ -89,10 +90,9 @@ def read_open(
 def read_closed(log: Log, page: str, until: Position, ids: Iterable[str]) -> Step[dict[str, Observation]]:
     """Fold the histories of observations, up to a position. Raises PositionLost."""
     documents: Documents = {}
-    for id in ids:
-        for event in (yield from history(log, page, id)):
-            if event.position <= until:
-                apply(documents, event)
+    for event in chain.from_iterable((yield from histories_of(log, page, [*ids]))):
+        if event.position <= until:
+            apply(documents, event)
     return {id: as_observation(each) for id, each in documents.items()}
 
 

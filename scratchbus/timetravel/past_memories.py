@@ -14,6 +14,7 @@ from scratchbus.engine.steps import Step
 from scratchbus.projections.conversation import Conversation, conversation_of
 from scratchbus.projections.notebook import Notebook
 from scratchbus.projections.scratch_page import settled
+from scratchbus.readmodel.history import histories_of
 from scratchbus.readmodel.memory_history import folded, history_of
 from scratchbus.readmodel.past_documents import documents_at, memories_at
 from scratchbus.readmodel.scope import Core
@@ -44,12 +45,10 @@ def preferences_as_of(core: Core, page: str, when: When) -> Step[list[Preference
     Raises as `cut_at`, and PositionLost.
     """
     cut = yield from cut_at(core, page, when)
-    preferences = []
-    for each in (yield from read_all(core, page)):
-        found = folded((yield from history_of(core, page, each.id)), each.id, cut.position)
-        if isinstance(found, Preference) and not found.forgotten:
-            preferences.append(found)
-    return preferences
+    ids = [each.id for each in (yield from read_all(core, page))]
+    histories = yield from histories_of(core.log, page, ids)
+    found = [folded(events, id, cut.position) for id, events in zip(ids, histories, strict=True)]
+    return [each for each in found if isinstance(each, Preference) and not each.forgotten]
 
 
 def documents_as_of(core: Core, page: str, when: When) -> Step[tuple[Cut, dict[str, Document]]]:

@@ -10,7 +10,7 @@ from scratchbus.domain.position import Position
 from scratchbus.domain.registry import Registry
 from scratchbus.domain.registry_yaml import parse_registry
 from scratchbus.domain.time_checks import as_when
-from scratchbus.engine.steps import Step, batches
+from scratchbus.engine.steps import Step, batches, side_by_side
 from scratchbus.errors import ArchiveError, PositionLost
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, read_checkpoint
@@ -24,10 +24,10 @@ from scratchbus.readmodel.history import history
 from scratchbus.readmodel.queries import page_names
 from scratchbus.readmodel.scope import TYPES, Core
 from scratchbus.readmodel.status import PageStatus
-from scratchbus.timetravel.cut import When, cut_at
+from scratchbus.timetravel.cut import Cut, When, cut_at
 from scratchbus.timetravel.past import read_past
 
-_AT_ONCE = 500  # pages
+_AT_ONCE, _READ_AT_ONCE = 500, 100  # pages counted at once; pages of which the observations are read at once
 
 
 def pages_as_of(core: Core, when: When) -> Step[list[PageStatus]]:
@@ -63,14 +63,17 @@ def _pages_of_shard(core: Core, when: When, checkpoint: Checkpoint, open_filter:
         wanted = [(PageKeys(keys, page, checkpoint.build).positions, cut.position) for page in batch]
         counted = yield from count_many_positions(shard, wanted)
         with_events |= {page for page, (count, _) in zip(batch, counted, strict=True) if count}
-    for page in names:
-        reads = yield from read_past(core, page, cut, None)
-        rows = yield from reads.search(open_filter, None, None)
-        rows = [each for each in rows if each.status_class == "open"]
-        if rows or page in with_events:
-            claimed = sum(each.claim is not None for each in rows)
-            found.append(PageStatus(page=page, open=len(rows), claimed=claimed))
+    for batch in (names[:1], *batches(names[1:], _READ_AT_ONCE)):  # the first one may have to fold for all
+        sizes = yield from side_by_side([_size_of(core, page, cut, open_filter) for page in batch])
+        found += [each for each in sizes if each.open or each.page in with_events]
     return found
+
+
+def _size_of(core: Core, page: str, cut: Cut, open_filter: Filter) -> Step[PageStatus]:
+    reads = yield from read_past(core, page, cut, None)
+    rows = yield from reads.search(open_filter, None, None)
+    rows = [each for each in rows if each.status_class == "open"]
+    return PageStatus(page=page, open=len(rows), claimed=sum(each.claim is not None for each in rows))
 
 
 def _open_statuses(core: Core) -> Step[frozenset[str]]:

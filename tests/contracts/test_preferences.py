@@ -15,10 +15,11 @@ from scratchbus.errors import (
     NotFound,
     RevisionConflict,
 )
+from scratchbus.readmodel.history import histories_of
 from scratchbus.readmodel.memory_cache import MemoryCache
 from scratchbus.readmodel.memory_kinds import PREFERENCES
 from tests.engines import ONE, Engine
-from tests.inspection import keys_of, project, remembered, send
+from tests.inspection import keys_of, project, remembered, round_trips, send
 
 
 @pytest.fixture
@@ -95,6 +96,18 @@ def test_a_retry_with_the_same_event_id_writes_once(preferences):
         preferences.remember("quotes", "other", event_id="e1")
     assert preferences.forget("quotes", event_id="e2") == preferences.forget("quotes", event_id="e2")
     assert len(preferences.history()) == 3
+
+
+def test_the_history_of_many_preferences_takes_one_round_trip(bus, preferences):
+    for key in ("quotes", "tabs", "names"):
+        preferences.remember(key, "double")
+    preferences.edit("tabs", "never")
+    events = preferences.history()
+    assert [event.kind for event in events] == ["preference_remembered"] * 4
+    assert events == sorted(events, key=lambda event: event.position)
+    subjects = list(dict.fromkeys(event.subject for event in events))
+    assert len(subjects) == 3
+    assert round_trips(bus, histories_of(bus.core.log, "knowledge:ada/shop", subjects)) == 1
 
 
 def test_as_of_returns_past_preferences(bus, preferences):
