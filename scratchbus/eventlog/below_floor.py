@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
 from typing import NamedTuple, TypeVar
 
@@ -20,8 +20,8 @@ T = TypeVar("T")
 
 
 @lua_script("eventlog/fetch", only_reads=True)
-def _fetch(*stream_ids: str, log: Key) -> None:
-    """Read the entries of a stream that have these ids."""
+def _fetch(*ranges: str, log: Key) -> None:
+    """Read the entries of a stream in these ranges, each given by its first and last id and the most entries."""
 
 
 class Floor(NamedTuple):
@@ -91,6 +91,20 @@ def _without_erased(log: Log, shard: int, entries: list[RawEntry]) -> Step[list[
     return [entry for entry in entries if entry_position(entry, shard) in remaining]
 
 
+def _ranges_of(positions: Sequence[Position]) -> Iterator[str]:
+    """Yield ranges that include these positions: one for all that follow each other, which is read many times faster.
+
+    Each has as many entries at most: a position that the log never had must not stretch it.
+    """
+    first = last = positions[0]
+    for each in positions[1:]:
+        if each.seq != last.seq + 1 or each.ms < last.ms:
+            yield from (first.stream_id, last.stream_id, str(last.seq - first.seq + 1))
+            first = each
+        last = each
+    yield from (first.stream_id, last.stream_id, str(last.seq - first.seq + 1))
+
+
 def entries_at(log: Log, positions: Sequence[Position]) -> Step[list[RawEntry]]:
     """Return the entries at these positions of one shard, from the log or the archive; leave out missing ones.
 
@@ -100,13 +114,12 @@ def entries_at(log: Log, positions: Sequence[Position]) -> Step[list[RawEntry]]:
         return []
     shard = positions[0].shard
     keys = log.keys(shard)
-    (reply,) = yield Call(shard, (_fetch(*[each.stream_id for each in positions], log=keys.log),))
-    entries: list[RawEntry] = reply
-    if len(entries) == len(positions):
-        return entries
-    by_position = {entry_position(entry, shard): entry for entry in entries}
+    (reply,) = yield Call(shard, (_fetch(*_ranges_of(positions), log=keys.log),))
+    by_position: dict[Position, RawEntry] = {entry_position(entry, shard): entry for entry in reply}
     missing = [each for each in positions if each not in by_position]
-    (reply,) = yield Call(shard, (_fetch(*[each.stream_id for each in missing], log=keys.kept),))
+    if not missing:
+        return [by_position[each] for each in positions]
+    (reply,) = yield Call(shard, (_fetch(*_ranges_of(missing), log=keys.kept),))
     by_position |= {entry_position(entry, shard): entry for entry in reply}
     floor = yield from read_floor(log, shard)
     archived = [each for each in missing if each not in by_position and each <= floor.position]

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from scratchbus.domain.position import START, Position, in_time
 from scratchbus.domain.time_checks import as_time
 from scratchbus.domain.values import MAX_SAFE_INTEGER, Moment, check_page, check_whole, millis, moment
-from scratchbus.engine.steps import Step, ask, ask_all, batches
+from scratchbus.engine.steps import Step, ask, ask_all, batches, side_by_side
 from scratchbus.errors import InvalidField
 from scratchbus.eventlog.below_floor import entries_at, read_floor
 from scratchbus.eventlog.bus_log import Log
@@ -24,7 +24,7 @@ from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.lag import end_of
 from scratchbus.eventlog.log_reader import LogReader
 from scratchbus.eventlog.positions import count_many_positions, read_positions
-from scratchbus.eventlog.raw_entries import entry_fields, entry_kind, entry_position, text_of
+from scratchbus.eventlog.raw_entries import RawEntry, entry_fields, entry_kind, entry_position, text_of
 
 MAX_BUCKETS = 1_000
 
@@ -210,10 +210,15 @@ def _sample_kinds(
             for (at, _, _), entries in zip(batch, rows, strict=True):
                 kinds[at].update(text_of(entry_kind(entry)) for entry in entries)
         return kinds
-    for at, first, count in samples:
-        positions = yield from _page_positions(log, first, count, page)
-        kinds[at].update(text_of(entry_kind(entry)) for entry in (yield from entries_at(log, positions)))
+    for batch in batches(samples, 50):
+        rows = yield from side_by_side([_page_entries(log, first, count, page) for _, first, count in batch])
+        for (at, _, _), entries in zip(batch, rows, strict=True):
+            kinds[at].update(text_of(entry_kind(entry)) for entry in entries)
     return kinds
+
+
+def _page_entries(log: Log, first: Position, count: int, page: str) -> Step[list[RawEntry]]:
+    return (yield from entries_at(log, (yield from _page_positions(log, first, count, page))))
 
 
 def _page_positions(log: Log, first: Position, count: int, page: str) -> Step[list[Position]]:

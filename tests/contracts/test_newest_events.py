@@ -11,7 +11,8 @@ from scratchbus.errors import InvalidField, InvalidInput
 from scratchbus.eventlog import newest_events
 from scratchbus.readmodel import histogram
 from scratchbus.readmodel.catch_up import fold_once
-from tests.inspection import archive, project, send
+from tests.engines import ONE
+from tests.inspection import archive, project, round_trips, send
 
 
 def fill(bus, count, clock=None, pages=5):
@@ -253,6 +254,18 @@ def test_many_events_are_counted_exactly_with_estimated_kinds(bus, clock, monkey
     assert [row[:2] for row in rows_of(by_page)] == [row[:2] for row in expected(bus, by_page, "p3")]
 
 
+@pytest.mark.engines(*ONE)
+def test_the_histogram_of_a_page_takes_as_many_round_trips_for_many_buckets_as_for_few(bus, clock):
+    for _ in range(9):
+        bus.page().add_many([NewObservation(type="observation", content="x")] * 3)
+        clock.advance("1s")
+    project(bus)
+    found = bus.histogram(buckets=9, page="main")
+    assert [bucket.kinds for bucket in found.buckets if bucket.count] == [{"added": 3}] * 9
+    few, many = (round_trips(bus, histogram.histogram(bus.core.log, None, None, each, "main")) for each in (1, 9))
+    assert few == many
+
+
 def test_an_empty_log_has_no_buckets(bus):
     found = bus.histogram()
     assert (found.buckets, found.first, found.last, found.archived) == ([], None, None, 0)
@@ -290,12 +303,12 @@ def test_bad_ranges_are_refused(bus):
 
 @pytest.mark.engines("embedded")
 def test_histogram_cost_does_not_grow_with_the_log(connect):
-    """Two reads per bucket and a few more for one shard, for any number of events."""
+    """Two reads per bucket and a few more for one shard, for any number of events; on a page searches of its index."""
     bus = connect(max_observations=5000)
 
-    def commands():
+    def commands(page=None):
         before = processed()
-        bus.histogram(buckets=50)
+        bus.histogram(buckets=50, page=page)
         return processed() - before
 
     def processed():
@@ -308,4 +321,6 @@ def test_histogram_cost_does_not_grow_with_the_log(connect):
     add(200)
     assert commands() <= 120
     add(4000)
+    project(bus)
     assert commands() <= 120
+    assert commands("main") <= 2_000
