@@ -8,7 +8,8 @@ import { count } from "../../lib/text.js";
 import { isPast, moment } from "../../lib/time.js";
 
 const MAX_OBSERVATIONS = 20_000;
-const FEW = 12; // up to so many changed observations are asked for one by one
+const FEW = 12; // up to so many changed observations are asked for one by one,
+const SHARE = 1 / 50; // or up to this share of the rows: then a load of the page costs as much
 
 /** Return {rows, error, loaded, more, reload, away}; `names` are statuses, of which unknown ones, half typed, do not count; none for all open ones. */
 export function usePage(page, names) {
@@ -43,7 +44,7 @@ export function usePage(page, names) {
   return { rows, error, loaded: data !== null, more: data?.more ?? false, reload, away };
 }
 
-/** Ask again for what events change, a few at once; many are one load of the page. Return {stop, ask(ids)}. */
+/** Ask again for what events change, a few at once; many are one load of the page, which may have thousands of rows. Return {stop, ask(ids)}. */
 function follow(page, statuses, kept, reload, arriving) {
   const changed = new Set();
   let running = false;
@@ -52,7 +53,7 @@ function follow(page, statuses, kept, reload, arriving) {
     while (changed.size && !isPast.peek()) {
       const ids = [...changed];
       changed.clear();
-      if (ids.length > FEW) await reload();
+      if (ids.length > Math.max(FEW, kept.peek().size * SHARE)) await reload();
       else await Promise.all(ids.map((id) => refresh(page, id, statuses, kept)));
     }
     running = false;
