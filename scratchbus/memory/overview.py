@@ -9,14 +9,14 @@ from scratchbus.domain.event import Event
 from scratchbus.domain.memories import Session, SessionInfo
 from scratchbus.domain.position import START, Position
 from scratchbus.domain.values import AGENT_PAGES, SESSION_PAGES, page_of_session, time_of_position
-from scratchbus.engine.steps import Step, ask, ask_all, batches
+from scratchbus.engine.steps import Step, ask, ask_all, batches, side_by_side
 from scratchbus.errors import EngineForbidden, EngineReadOnly, InvalidName, shown
 from scratchbus.eventlog.below_floor import Floor, archived_after, read_floor
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import read_checkpoint
 from scratchbus.eventlog.codec import decode_item
 from scratchbus.eventlog.keys import PageKeys
-from scratchbus.eventlog.positions import WIDTH, count_positions, unpack
+from scratchbus.eventlog.positions import WIDTH, count_many_positions, unpack
 from scratchbus.eventlog.raw_entries import entry_position
 from scratchbus.eventlog.stored_documents import decode_document
 from scratchbus.projections import scratchpad, session
@@ -33,7 +33,7 @@ _AT_ONCE = 500  # pages per round trip
 def list_sessions(core: Core, names: Collection[str] | None, when: When | None) -> Step[list[SessionInfo]]:
     """Return the sessions, or those with these names, sorted by name, now or at a moment.
 
-    Cost now: a few round trips per 500 sessions; at a moment, also the events of each session.
+    Cost: a few round trips per 500 sessions; at a moment, also the events of each session.
     """
     requested = None if names is None else _pages_of(names)
     found: list[SessionInfo] = []
@@ -79,27 +79,36 @@ def _describe(core: Core, shard: int, pages: Sequence[str], cut: Cut | None) -> 
     positions = yield from _last_positions(core, shard, pages, build, cut)
     agents = yield from _writers(core, shard, positions)
     floor = yield from read_floor(core.log, shard)
-    found = []
-    for page, record, position in zip(pages, records, positions, strict=True):
-        if cut is not None:
-            if position is None and not (yield from _was_archived(core.log, floor, page, cut)):
-                continue  # it began later
-            if isinstance(record, Session):
-                events = yield from history_of(core, page, session.SUBJECT)
-                record = folded(events, session.SUBJECT, cut.position)
-        session_record = record if isinstance(record, Session) else None
-        found.append(
-            SessionInfo(
-                id=page.removeprefix(SESSION_PAGES),
-                parent=session_record.parent if session_record else None,
-                fork=session_record is not None and session_record.fork,
-                children=session_record.children if session_record else [],
-                ended=session_record is not None and session_record.ended,
-                agent=agents.get(position) if position else None,
-                updated_at=time_of_position(position.ms) if position else None,
-            )
-        )
-    return found
+    described = yield from side_by_side(
+        [
+            _describe_one(core, page, record, position, agents.get(position) if position else None, floor, cut)
+            for page, record, position in zip(pages, records, positions, strict=True)
+        ]
+    )
+    return [each for each in described if each is not None]
+
+
+def _describe_one(
+    core: Core, page: str, record: Document | None, position: Position | None, agent: str | None, floor: Floor,
+    cut: Cut | None,
+) -> Step[SessionInfo | None]:  # fmt: skip
+    """Return a session, now or at a moment; None if it began later."""
+    if cut is not None:
+        if position is None and not (yield from _was_archived(core.log, floor, page, cut)):
+            return None
+        if isinstance(record, Session):
+            events = yield from history_of(core, page, session.SUBJECT)
+            record = folded(events, session.SUBJECT, cut.position)
+    session_record = record if isinstance(record, Session) else None
+    return SessionInfo(
+        id=page.removeprefix(SESSION_PAGES),
+        parent=session_record.parent if session_record else None,
+        fork=session_record is not None and session_record.fork,
+        children=session_record.children if session_record else [],
+        ended=session_record is not None and session_record.ended,
+        agent=agent,
+        updated_at=time_of_position(position.ms) if position else None,
+    )
 
 
 def _records(core: Core, shard: int, pages: Sequence[str]) -> Step[tuple[list[Document | None], int]]:
@@ -129,9 +138,8 @@ def _last_positions(
     keys = [PageKeys(core.log.keys(shard), page, build).positions for page in pages]
     ends = [-WIDTH] * len(keys)
     if cut is not None:
-        for index, key in enumerate(keys):
-            before, _ = yield from count_positions(shard, key, cut.position)
-            ends[index] = (before - 1) * WIDTH
+        counted = yield from count_many_positions(shard, [(key, cut.position) for key in keys])
+        ends = [(before - 1) * WIDTH for before, _ in counted]
     commands = [("GETRANGE", key, end, end + WIDTH - 1) for key, end in zip(keys, ends, strict=True)]
     rows = yield from ask_all(shard, commands)
     return [

@@ -11,9 +11,10 @@ from scratchbus import AsyncBus, Bus, because
 from scratchbus.archive.export import line_of
 from scratchbus.errors import EventIdReused, InvalidName, SessionExists, SessionOver
 from scratchbus.eventlog.append import append
+from scratchbus.memory.overview import list_sessions
 from tests import launcher
-from tests.engines import Engine
-from tests.inspection import log_length, project, remembered
+from tests.engines import ONE, Engine
+from tests.inspection import log_length, project, remembered, round_trips
 
 
 def test_a_spawned_session_is_empty_and_has_its_parent(bus):
@@ -341,3 +342,15 @@ def test_agents_with_a_scratchpad_are_listed(bus, connect):
     bus.scratchpad("tester").write("mine")
     connect(source="another").scratchpad("another").write("theirs")
     assert bus.agents() == ["another", "tester"]
+
+
+@pytest.mark.engines(*ONE)
+def test_past_sessions_take_as_many_round_trips_for_many_as_for_few(bus):
+    asked = []
+    for count in (20, 10):  # the first ones, so that every shard has some
+        for number in range(count):
+            bus.spawn_session("p", session=f"s{count}-{number}")
+        project(bus)
+        asked.append(round_trips(bus, list_sessions(bus.core, None, bus.position())))
+    assert len(bus.sessions(as_of=bus.position())) == 31
+    assert asked[0] == asked[1]
