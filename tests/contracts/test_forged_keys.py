@@ -180,8 +180,14 @@ def test_forged_open_observation_is_ignored(connect, head):
 
 
 @pytest.mark.parametrize("head", GARBAGE)
-def test_observation_with_a_forged_head_is_not_found(bus, page, head):
-    observation = page.add("observation", "story")
-    send(bus, "HSET", keys_of(bus).heads("main"), observation.id, head)
+def test_observation_with_a_forged_head_is_not_found_and_holds_no_key(bus, page, head):
+    resolved = page.add("observation", "earlier", dedupe_key="k")
+    page.resolve(resolved.id)
+    holder = page.add("observation", "story", dedupe_key="k")
+    send(bus, "HSET", keys_of(bus).heads("main"), holder.id, head)
     with pytest.raises(NotFound):
-        page.update(observation.id, content="x")
+        page.update(holder.id, content="x")
+    assert page.reopen(resolved.id).status == "active"
+    page.resolve(resolved.id)
+    send(bus, "HSET", keys_of(bus).dedupe("main"), "k", holder.id)
+    assert page.add("observation", "new", dedupe_key="k").id not in (resolved.id, holder.id)

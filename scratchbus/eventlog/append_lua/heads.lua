@@ -66,6 +66,7 @@ local function key_holder(key)
   local holder = keys[key]
   if holder == nil then
     holder = call('HGET', DEDUPE, key)
+    if holder and not load_head(holder) then holder = false end -- the key was set, or the head deleted, by hand
     keys[key] = holder
   end
   return holder
