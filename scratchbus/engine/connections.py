@@ -63,6 +63,11 @@ UNREAD = object()
 HUNG_UP = "Connection closed by server."
 
 _UNTRUSTED = re.compile(r"certificate verify failed: (.*?)\.? \(_ssl")
+_DAMAGED = re.compile(
+    r"WRONGTYPE|user_script:\d+: (attempt to|bad argument)|Command arguments must be|Invalid stream ID|not an integer"
+)
+"""What Redis says about a key of another type, and a script about a value that it cannot read."""
+
 _CLOSED = ("reset by peer", "closed by server", "EOF occurred", "certificate required")
 
 _HINTS: tuple[tuple[str, tuple[str, ...], str], ...] = (
@@ -167,6 +172,8 @@ def translate(error: Exception, where: str, *, has_answered: bool = False) -> Sc
         return EngineForbidden(f"{where} denies permission ({text}); use a user with the right role")
     if isinstance(error, redis_errors.InvalidResponse):
         return EngineUnreachable(f"{where} does not reply like Redis ({text}); check host and port")
+    if _DAMAGED.search(text):
+        return EngineError(f"{where} holds a damaged value ({text}); `scratchbus verify` names its key")
     return EngineError(f"{where}: {text}")
 
 

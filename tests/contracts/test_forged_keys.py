@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scratchbus.domain.registry_yaml import parse_registry
-from scratchbus.errors import LogGap, LogRewound, NotFound
+from scratchbus.errors import EngineError, LogGap, LogRewound, NotFound
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.trim import Archiving, FloorLost
 from scratchbus.readmodel.catch_up import catch_up
@@ -31,6 +31,18 @@ def test_next_write_replaces_a_forged_time_of_a_page(bus, page, value):
     page.update(observation.id, content="guarded")
     assert [each.id for each in page.list()] == [added.id, observation.id]
     assert bus.repair() == []
+
+
+@pytest.mark.parametrize("value", GARBAGE)
+def test_write_behind_a_forged_end_of_the_log_refers_to_verify(bus, page, value):
+    page.add("observation", "story")
+    tail = send(bus, "GET", keys_of(bus).tail)
+    send(bus, "SET", keys_of(bus).tail, value)
+    for key in (None, "k"):
+        with pytest.raises(EngineError, match=r"damaged value .*; `scratchbus verify` names its key"):
+            page.add("observation", "refused", dedupe_key=key)
+    assert keys_of(bus).tail in [each.where for each in bus.verify().findings]
+    send(bus, "SET", keys_of(bus).tail, tail)
 
 
 def test_a_read_names_the_lost_end_of_the_log(bus, page):
