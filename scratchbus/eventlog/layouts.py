@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, NamedTuple, get_args, get_type_hints
 from scratchbus.domain.position import START, Position
 from scratchbus.domain.values import MAX_SAFE_INTEGER
 from scratchbus.engine.scripts import Constants
-from scratchbus.errors import shown
+from scratchbus.errors import InvalidPosition, shown
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
 
 DAY_MS: Final = 86_400_000
@@ -138,9 +138,16 @@ KNOWN_ID = StoredText({"digest": "%w+", "stream_id": _REST})
 
 
 def read_last(row: bytes | None, shard: int) -> tuple[Position, str]:
-    """Return the position and the id of the event that a tail or a floor names; the start for None."""
+    """Return the position and the id of the event that a tail or a floor names; the start for None.
+
+    Raises InvalidPosition.
+    """
     id, _, event_id = (row or b"").decode("utf-8", "replace").partition("|")
-    return (Position.parse(id) if id else START)._replace(shard=shard), event_id
+    try:
+        return (Position.parse(id) if id else START)._replace(shard=shard), event_id
+    except InvalidPosition:
+        what = f"shard {shard}: an end of the log is stored as {shown(row)}"
+        raise InvalidPosition(f"{what}; `scratchbus verify` names its key, restore that from a backup") from None
 
 
 _NEW_HEAD: Final = {

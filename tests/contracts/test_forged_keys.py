@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scratchbus.domain.registry_yaml import parse_registry
-from scratchbus.errors import EngineError, LogGap, LogRewound, NotFound
+from scratchbus.errors import EngineError, InvalidPosition, LogGap, LogRewound, NotFound
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.trim import Archiving, FloorLost
 from scratchbus.readmodel.catch_up import catch_up
@@ -41,6 +41,11 @@ def test_write_behind_a_forged_end_of_the_log_refers_to_verify(bus, page, value)
     for key in (None, "k"):
         with pytest.raises(EngineError, match=r"damaged value .*; `scratchbus verify` names its key"):
             page.add("observation", "refused", dedupe_key=key)
+    if value not in (b"", b"|"):  # these read as the start of the log
+        with pytest.raises(
+            InvalidPosition, match=r"an end of the log is stored as .* `scratchbus verify` names its key"
+        ):
+            bus.position()
     assert keys_of(bus).tail in [each.where for each in bus.verify().findings]
     send(bus, "SET", keys_of(bus).tail, tail)
 
