@@ -10,8 +10,9 @@ from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidField, LeaseLost, NotDelivered, SubscriptionHeld
 from scratchbus.eventlog.keys import ShardKeys
+from scratchbus.eventlog.subscription_errors import dropped
 from scratchbus.eventlog.subscription_script import run_script, subscription_script
-from scratchbus.eventlog.subscription_state import CursorEnd, dropped, read_state
+from scratchbus.eventlog.subscription_state import CursorEnd, read_state
 
 OUT, ACKED, WAITING = "o", "a", "w"
 """The states of an event handed out."""

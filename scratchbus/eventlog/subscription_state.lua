@@ -173,7 +173,7 @@ if BEGINS[OPERATION] then -- starts a new or reset subscription; a pull uses the
 end
 
 if OPERATION == 'remove' then -- unless it was removed, and maybe created again, since a client read who `made` it
-  if field('cursor') == '' or field('made') ~= MADE then return {1} end
+  if field('made') ~= MADE then return {1} end
   if holder ~= '' and left > 0 then return {0, field('holder'), left} end
   call('SREM', NAMES, NAME)
   call('DEL', SUBSCRIPTION, DEAD, AGAIN)

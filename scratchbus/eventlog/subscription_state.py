@@ -9,14 +9,14 @@ from secrets import token_hex
 from typing import Any, NamedTuple
 
 from scratchbus.domain.position import BusPosition, Position
-from scratchbus.domain.values import moment
 from scratchbus.engine.steps import Step, ask, ask_all, batches, undo_if_cancelled
-from scratchbus.errors import LeaseLost, NotFound, PositionLost, SubscriptionHeld, SubscriptionMismatch
+from scratchbus.errors import LeaseLost, LogError, SubscriptionHeld, SubscriptionMismatch
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.cursor import Cursor, cursors
 from scratchbus.eventlog.gaps import not_erased
 from scratchbus.eventlog.keys import ShardKeys
 from scratchbus.eventlog.raw_entries import texts_of
+from scratchbus.eventlog.subscription_errors import dropped, parsing, removed
 from scratchbus.eventlog.subscription_script import run_script, subscription_script
 
 _TAKEN_AT_ONCE = 1_000  # dead letters in one call of the script, during which the engine does nothing else
@@ -89,15 +89,12 @@ class SubscriptionLease(NamedTuple):
     def _take(self, operation: str, filters: str, start: str, reset: bool) -> Step[Grant | HeldByOther]:
         reply = yield from self._begin(operation, filters, start, reset)
         if reply[0] == 1:
-            cursor, origins, trying, events, handed_out, stored, max_attempts, now = (
-                part.decode() for part in (*reply[1:4], *reply[8:])
-            )
-            ids = dict(event.split("|", 1) for event in events.split())
-            ends = [CursorEnd(at, ids.get(str(at), "")) for at in BusPosition.parse(cursor).shards]
-            return Grant(
-                ends, origins, trying, reply[4], reply[5], bool(reply[6]), reply[7], handed_out, stored,
-                int(max_attempts) if max_attempts else None, int(now),
-            )  # fmt: skip
+            try:
+                with parsing(self.name):
+                    return _grant(reply)
+            except LogError:
+                yield from self.leave()
+                raise
         if reply[0] == -2:
             raise removed(self.name)
         if reply[0] == -3:
@@ -159,6 +156,18 @@ class SubscriptionLease(NamedTuple):
         if subscription_script.answer(reply, 1, 0)[0] == 0:
             raise LeaseLost(self.name)
         return reply
+
+
+def _grant(reply: list[Any]) -> Grant:
+    cursor, origins, trying, events, handed_out, stored, max_attempts, now = (
+        part.decode() for part in (*reply[1:4], *reply[8:])
+    )
+    ids = dict(event.split("|", 1) for event in events.split())
+    ends = [CursorEnd(at, ids.get(str(at), "")) for at in BusPosition.parse(cursor).shards]
+    return Grant(
+        ends, origins, trying, reply[4], reply[5], bool(reply[6]), reply[7], handed_out, stored,
+        int(max_attempts) if max_attempts else None, int(now),
+    )  # fmt: skip
 
 
 def _script_arguments(ends: Sequence[CursorEnd]) -> dict[str, str]:
@@ -245,14 +254,15 @@ def read_cursors(log: Log) -> Step[dict[str, list[Position]]]:
         return {}
     rows = yield from ask_all(0, [("HGETALL", keys.subscription(name)) for name in all_names])
     states = {name: texts(row) for name, row in zip(all_names, rows, strict=True)}
-    return {name: cursors_of(log, state) for name, state in states.items() if state and "dropped" not in state}
+    return {name: cursors_of(log, name, state) for name, state in states.items() if state and "dropped" not in state}
 
 
-def cursors_of(log: Log, state: dict[str, str]) -> list[Position]:
-    """Return the handled positions of a subscription, in the logs of its pages."""
-    pages = json.loads(state.get("filters", "{}")).get("pages")
-    shards = None if pages is None else {log.shard(page) for page in pages}
-    return [at for at in BusPosition.parse(state["cursor"]).shards if shards is None or at.shard in shards]
+def cursors_of(log: Log, name: str, state: dict[str, str]) -> list[Position]:
+    """Return the handled positions of a subscription, in the logs of its pages. Raises LogError."""
+    with parsing(name):
+        pages = json.loads(state.get("filters", "{}")).get("pages")
+        shards = None if pages is None else {log.shard(page) for page in pages}
+        return [at for at in BusPosition.parse(state["cursor"]).shards if shards is None or at.shard in shards]
 
 
 def names(keys: ShardKeys) -> Step[list[str]]:
@@ -271,17 +281,3 @@ def read_state(keys: ShardKeys, name: str) -> Step[dict[str, str]]:
 def texts(row: list[bytes]) -> dict[str, str]:
     """Return the reply of HGETALL as texts."""
     return dict(zip(texts_of(row[::2]), texts_of(row[1::2]), strict=True))
-
-
-def removed(name: str) -> NotFound:
-    """Return the error for an unknown subscription."""
-    return NotFound(f"there is no subscription {name!r}; see `scratchbus status`, or subscribe again")
-
-
-def dropped(name: str, ms: int, cursor: bytes, who: bytes) -> PositionLost:
-    """Return the error for a subscription that was dropped."""
-    return PositionLost(
-        f"subscription {name!r} was dropped at {moment(ms):%Y-%m-%d %H:%M} UTC, since it had no consumer for longer"
-        f" than subscription_ttl; it was at {cursor.decode()}, its last consumer was {who.decode() or 'unknown'}:"
-        " subscribe with reset=True to start again"
-    )

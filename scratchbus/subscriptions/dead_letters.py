@@ -18,7 +18,8 @@ from scratchbus.eventlog.below_floor import entries_at
 from scratchbus.eventlog.keys import ShardKeys
 from scratchbus.eventlog.log_entry import LogEntry
 from scratchbus.eventlog.raw_entries import RawEntry, entry_position, texts_of
-from scratchbus.eventlog.subscription_state import deliver_again, drop, names, removed, texts
+from scratchbus.eventlog.subscription_errors import removed
+from scratchbus.eventlog.subscription_state import deliver_again, drop, names, texts
 from scratchbus.readmodel.scope import Core
 from scratchbus.subscriptions.options import check_name
 from scratchbus.telemetry.counters import counts

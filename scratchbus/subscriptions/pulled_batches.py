@@ -24,6 +24,7 @@ from scratchbus.eventlog.entry_filter import EntryFilter
 from scratchbus.eventlog.log_entry import LogEntry
 from scratchbus.eventlog.pulls import OUT, WAITING, OutEntry, read_out
 from scratchbus.eventlog.reader import read
+from scratchbus.eventlog.subscription_errors import parsing
 from scratchbus.eventlog.subscription_state import (
     CursorEnd,
     Grant,
@@ -137,8 +138,9 @@ class Pull:
         return requeue(self._core, self._name, pulled.token, [each.position for each in pulled.deliveries])
 
     def _pull(self, lease: SubscriptionLease, grant: Grant, short_ms: int) -> Step[Attempt]:
-        filters = Filters.parse(grant.filters)
-        if outstanding := read_out(grant.handed_out):
+        with parsing(self._name):
+            filters, outstanding = Filters.parse(grant.filters), read_out(grant.handed_out)
+        if outstanding:
             return (yield from self._redeliver(lease, grant, outstanding))
         if grant.redeliveries:
             items: list[LogEntry] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scratchbus.domain.registry_yaml import parse_registry
-from scratchbus.errors import EngineError, InvalidPosition, LogGap, LogRewound, NotFound
+from scratchbus.errors import EngineError, InvalidPosition, LogError, LogGap, LogRewound, NotFound
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.trim import Archiving, FloorLost
 from scratchbus.readmodel.catch_up import catch_up
@@ -208,3 +208,22 @@ def test_observation_with_a_forged_head_is_not_found_and_holds_no_key(bus, page,
     page.resolve(resolved.id)
     send(bus, "HSET", keys_of(bus).dedupe("main"), "k", holder.id)
     assert page.add("observation", "new", dedupe_key="k").id not in (resolved.id, holder.id)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [*((field, value) for field in ("cursor", "filters") for value in GARBAGE), ("out", "x"), ("until", "x")],
+)
+def test_damaged_subscription_is_named_until_it_is_removed(bus, page, field, value):
+    page.add("observation", "story")
+    bus.declare_subscription("all")
+    send(bus, "HSET", bus.core.log.keys(0).subscription("all"), field, value)
+    if field != "out":
+        with pytest.raises(LogError, match=r"subscription 'all' is damaged .* unsubscribe 'all' and subscribe again"):
+            bus.status()
+    if field != "until" and (field, value) != ("cursor", b""):
+        for _ in range(2):  # the first one has released the lease
+            with pytest.raises(LogError, match="subscription 'all' is damaged"):
+                bus.pull("all", wait=0)
+    bus.unsubscribe("all")
+    assert bus.status().subscriptions == []

@@ -9,6 +9,7 @@ from pydantic import BaseModel
 from scratchbus.domain.values import moment
 from scratchbus.engine.steps import Step, ask_all
 from scratchbus.eventlog.lag import Lag, in_ms, read_lags
+from scratchbus.eventlog.subscription_errors import parsing
 from scratchbus.eventlog.subscription_state import cursors_of, names, texts
 from scratchbus.readmodel.scope import Core
 
@@ -52,10 +53,13 @@ def read_subscriptions(core: Core) -> Step[list[SubscriptionStatus]]:
         for name, row, count in zip(all_names, replies[: len(all_names)], replies[len(all_names) :], strict=True)
         if row  # else it was removed meanwhile
     ]
-    cursors = {name: cursors_of(core.log, state) for name, state, _ in rows}
+    cursors = {name: cursors_of(core.log, name, state) for name, state, _ in rows}
     lags = yield from read_lags(core.log, [cursor for positions in cursors.values() for cursor in positions])
-    now = in_ms(time)
-    return [_status(name, state, count, [lags[at] for at in cursors[name]], now) for name, state, count in rows]
+    found = list[SubscriptionStatus]()
+    for name, state, count in rows:
+        with parsing(name):
+            found.append(_status(name, state, count, [lags[at] for at in cursors[name]], in_ms(time)))
+    return found
 
 
 def _status(name: str, state: dict[str, str], dead_letters: int, lags: list[Lag], now: int) -> SubscriptionStatus:
