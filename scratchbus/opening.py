@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import scratchbus.readmodel.verify_script  # noqa: F401 - its script is among those that a writer loads for readers
 from scratchbus.domain.ownership import new_instance, owner_token
 from scratchbus.engine.steps import Step, ask
-from scratchbus.errors import EngineForbidden, ShardsMismatch
+from scratchbus.errors import EngineError, EngineForbidden, ShardsMismatch, shown
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import is_state_too_old
 from scratchbus.readmodel.page_query import Freshness
 from scratchbus.readmodel.scope import Core, refresh_registry
-from scratchbus.settings import CONFIG_VARIABLE, URL_VARIABLE, load_settings, shipped
+from scratchbus.settings import CONFIG_VARIABLE, MAX_SHARDS, URL_VARIABLE, load_settings, shipped
 from scratchbus.telemetry.lazy import imported_on_first_use
 from scratchbus.telemetry.logs import stderr_logger
 
@@ -119,9 +119,15 @@ def greet(opened: Opened) -> Step[None]:
                 f" them, or check the name of the bus ({error})"
             ) from None
         row = yield from ask(0, "HGET", meta, "shards")
-    if opened.core.settings.shards not in (None, int(row)):
-        raise ShardsMismatch(log.bus, log.shards, int(row))
-    log.shards = int(row)
+    shards = int(row) if row.isdigit() and len(row) < 6 else 0
+    if not 0 < shards <= MAX_SHARDS:
+        raise EngineError(
+            f"the number of shards of bus {log.bus!r} is stored as {shown(row)}; set the field `shards` of the hash"
+            f" {meta} to the number that the bus was created with"
+        )
+    if opened.core.settings.shards not in (None, shards):
+        raise ShardsMismatch(log.bus, log.shards, shards)
+    log.shards = shards
     if log.is_spread:
         yield from _check(opened, range(1, log.shards))
     yield from refresh_registry(opened.core)

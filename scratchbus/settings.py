@@ -29,6 +29,7 @@ with imported_on_first_use(__name__):
 PREFIX: Final = "SCRATCHBUS_"
 URL_VARIABLE: Final = PREFIX + "URL"
 CONFIG_VARIABLE: Final = PREFIX + "CONFIG"
+MAX_SHARDS: Final = 16_384  # the slots of a cluster
 """The environment variables that name the engine and the settings file, unless the caller does."""
 
 MAX_BUDGET: Final = 200_000
@@ -104,7 +105,7 @@ class Settings(BaseModel):
         default=None, repr=False
     )  # it proves claims
     kind: Literal["subagent", "person", "daemon"] = "subagent"
-    shards: Annotated[Whole, Field(ge=1, le=16384)] | None = None
+    shards: Annotated[Whole, Field(ge=1, le=MAX_SHARDS)] | None = None
     home: Path | None = None
     appendfsync: Literal["everysec", "always"] = "everysec"
     ack: Literal["memory", "fsync", "replica"] = "memory"

@@ -40,7 +40,7 @@ from scratchbus.eventlog.below_floor import read_floor
 from scratchbus.eventlog.gaps import erased_between
 from scratchbus.eventlog.keys import ShardKeys
 from scratchbus.eventlog.lag import end_of
-from scratchbus.eventlog.raw_entries import entry_id, entry_position, is_beside
+from scratchbus.eventlog.raw_entries import entry_id, entry_position, is_beside, text_of
 from scratchbus.eventlog.subscription_state import drop_idle
 from scratchbus.eventlog.trim import Archiving
 from scratchbus.readmodel.catch_up import catch_up
@@ -203,7 +203,7 @@ class _LogArchiver:
         )
         end = end_of(tail, self._shard)
         by_age = min(end, entry_position(last_old[0], self._shard)).seq if last_old else 0
-        return (origin or b"").decode(), max(0, min(by_age, end.seq - settings.retain_events))
+        return text_of(origin or b""), max(0, min(by_age, end.seq - settings.retain_events))
 
     def _check_end(self, catalog: SegmentCatalog, last: Manifest | None) -> None:
         """Raise ArchiveForeign if the log does not have the last archived event."""

@@ -15,7 +15,7 @@ from scratchbus.eventlog.below_floor import Floor, read_floor
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.gaps import are_erased
 from scratchbus.eventlog.lag import end_of
-from scratchbus.eventlog.raw_entries import RawEntry, entry_id, entry_numbers, entry_position
+from scratchbus.eventlog.raw_entries import RawEntry, entry_id, entry_numbers, entry_position, text_of
 
 E = TypeVar("E", bound=LogError)
 
@@ -133,7 +133,7 @@ def cursors(log: Log, after: When | None, pages: Collection[str] | None = None) 
                 raise _not_before(following[0], position)
         event_id = entry_id(entries_at_start[0]) if entries_at_start else ""
         page = wanted_pages[0] if wanted_pages is not None and len(wanted_pages) == 1 else ""
-        found.append(Cursor(position, event_id, origin.decode() if origin else "", page))
+        found.append(Cursor(position, event_id, text_of(origin or b""), page))
     return found
 
 

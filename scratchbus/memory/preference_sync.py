@@ -17,6 +17,7 @@ from scratchbus.domain.preference_file import FileChange, FileSection, SyncedAt,
 from scratchbus.domain.values import SCOPE_PAGES
 from scratchbus.engine.steps import Fetch, Step, ask
 from scratchbus.errors import Conflict, InvalidField, InvalidPosition, LogError, RevisionConflict, shown
+from scratchbus.eventlog.raw_entries import text_of
 from scratchbus.projections.preferences import PREFIX
 from scratchbus.readmodel.scope import Core
 from scratchbus.telemetry.lazy import imported_on_first_use
@@ -99,7 +100,7 @@ def _log_id(core: Core, page: str) -> Step[str]:
     """Return an identifier of a page's log; "none" before its first event."""
     shard = core.log.shard(page)
     origin = yield from ask(shard, "GET", core.log.keys(shard).origin)
-    return origin.decode()[:8] if origin else "none"
+    return text_of(origin)[:8] if origin else "none"
 
 
 def _base(

@@ -209,7 +209,7 @@ class MemoryCache(Generic[M]):
                 yield from scan_hash(shard, partial(self._load, memory), getattr(names, store), _AT_ONCE)
             if (yield from read_checkpoint(keys)).build == checkpoint.build:
                 memory.loaded()
-                cursor = Cursor(checkpoint.position, checkpoint.event_id, (origin or b"").decode())
+                cursor = Cursor(checkpoint.position, checkpoint.event_id, text_of(origin or b""))
                 cached = CachedMemory(page, memory, self._kind.follows, cursor)
                 yield from cached.catch_up(log)
                 if tries_left <= 0 or (yield from run_id(shard)) == process:

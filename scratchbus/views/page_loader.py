@@ -16,6 +16,7 @@ from scratchbus.eventlog.codec import Poison
 from scratchbus.eventlog.cursor import Cursor
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.log_entry import LogEntry
+from scratchbus.eventlog.raw_entries import text_of
 from scratchbus.eventlog.reader import read
 from scratchbus.eventlog.stored_documents import decode_stored
 from scratchbus.projections.page_in_memory import BeforeAfter, PageInMemory
@@ -48,7 +49,7 @@ def read_page(
     checkpoint = Checkpoint.parse(row, shard)
     documents = yield from _read_documents(PageKeys(keys, page, checkpoint.build), shard)
     loaded = with_gc_paused(lambda: PageInMemory(documents, now_ms, keep_final_ms))
-    cursor = Cursor(checkpoint.position, checkpoint.event_id, (origin or b"").decode())
+    cursor = Cursor(checkpoint.position, checkpoint.event_id, text_of(origin or b""))
     name = page.encode()
 
     def fold(items: Sequence[LogEntry]) -> None:

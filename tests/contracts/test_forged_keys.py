@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from scratchbus.archive.archiver import archive_bus
 from scratchbus.domain.registry_yaml import parse_registry
-from scratchbus.errors import EngineError, InvalidPosition, LogError, LogGap, LogRewound, NotFound
+from scratchbus.errors import ArchiveForeign, EngineError, InvalidPosition, LogError, LogGap, LogRewound, NotFound
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.trim import Archiving, FloorLost
 from scratchbus.readmodel.catch_up import catch_up
@@ -121,6 +124,32 @@ def test_rebuild_without_an_origin_is_refused(bus, page, monkeypatch):
     send(bus, "DEL", keys_of(bus).origin)
     with pytest.raises(LogRewound, match="restore"):
         bus.rebuild()
+
+
+@pytest.mark.parametrize("value", [*GARBAGE, b"-1", b"0", b"16385"])
+def test_forged_number_of_shards_is_named(bus, connect, value):
+    meta = bus.core.log.keys(0).meta
+    stored = send(bus, "HGET", meta, "shards")
+    send(bus, "HSET", meta, "shards", value)
+    with pytest.raises(EngineError, match=re.escape(f"set the field `shards` of the hash {meta} to the number")):
+        connect()
+    send(bus, "HSET", meta, "shards", stored)
+
+
+def test_origin_that_is_not_text_is_that_of_another_log(connect, tmp_path):
+    bus = connect(archive_url=str(tmp_path / "archive"), retain="1ms", retain_events=1)
+    added = bus.page().add("observation", "story")
+    last = bus.page().add("observation", "another")
+    eventually(lambda: any(each.events for each in archive_bus(bus)))
+    origin = send(bus, "GET", keys_of(bus).origin)
+    send(bus, "SET", keys_of(bus).origin, b"\xff\xfe")
+    with pytest.raises(ArchiveForeign):
+        bus.page().as_of(added.position).list()
+    with pytest.raises(ArchiveForeign):
+        archive_bus(bus)
+    assert bus.page().as_of(last.position).get(last.id) == last
+    assert {"archive", "checkpoint"} & {each.kind for each in bus.verify().findings}
+    send(bus, "SET", keys_of(bus).origin, origin)
 
 
 def test_folding_a_log_without_an_origin_raises_log_rewound(bus, page):

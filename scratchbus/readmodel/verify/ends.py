@@ -66,7 +66,7 @@ class EndsCheck(ShardCheck):
         stored, event = (checkpoint.position.stream_id, checkpoint.event_id), (base.at.stream_id, base.event_id)
         if checkpoint.position.seq in tip.erased:
             event = stored  # its tombstone is not folded
-        if row and (*stored, checkpoint.origin) != (*event, (origin or b"").decode()):
+        if row and (*stored, checkpoint.origin) != (*event, text_of(origin or b"")):
             what = f"is {shown(row)}, and the log has {base.at.stream_id}|{base.event_id} there"
             self._verified.add("checkpoint", checkpoint_key(self._keys), what)
 
