@@ -87,8 +87,11 @@ class Trimmer:
             [("GET", keys.tail), ("HGET", keys.rebuilding, "until"), ("HGET", keys.rebuilding, "build"), ("TIME",)],
         )
         seqs = [checkpoint.position.seq, end_of(tail, self._shard).seq - 1]
-        if int(until or 0) > in_ms(time):
-            seqs.append((yield from read_checkpoint(keys, int(build))).position.seq)
+        rebuild = [int(each) for each in (until, build) if each and each.isdigit()]
+        if len(rebuild) == 2 and rebuild[0] > in_ms(
+            time
+        ):  # else it has ended, or was damaged: its builder starts again
+            seqs.append((yield from read_checkpoint(keys, rebuild[1])).position.seq)
         log = self._bus.core.log
         for name in CURSORS:
             cursor = yield from ask(0, "GET", log.keys(0).cursor(name))

@@ -152,6 +152,15 @@ def test_origin_that_is_not_text_is_that_of_another_log(connect, tmp_path):
     send(bus, "SET", keys_of(bus).origin, origin)
 
 
+def test_archiver_ignores_a_forged_rebuild(connect, tmp_path):
+    bus = connect(archive_url=str(tmp_path / "archive"), retain="1ms", retain_events=1)
+    for content in ("archived", "live"):
+        bus.page().add("observation", content)
+    for until, build in (("9999999999999", "x"), ("x", "1")):
+        send(bus, "HSET", keys_of(bus).rebuilding, "until", until, "build", build)
+        eventually(lambda: [each.floor for each in archive_bus(bus) if each.floor])
+
+
 def test_folding_a_log_without_an_origin_raises_log_rewound(bus, page):
     page.add("observation", "story")
     keys = keys_of(bus)
