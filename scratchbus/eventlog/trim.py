@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from scratchbus.domain.position import Position
 from scratchbus.engine.scripts import Key, lua_script
-from scratchbus.engine.steps import Step, ask
+from scratchbus.engine.steps import Step, ask, batches, scan_hash
 from scratchbus.errors import ArchiveBusy, ArchiveDamaged, LogRewound
 from scratchbus.eventlog.checkpoint import checkpoint_key, read_checkpoint
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
@@ -148,13 +148,11 @@ class Archiving(NamedTuple):
 
         Raises ArchiveBusy or FloorLost.
         """
-        at, heads = b"0", self.keys.heads(page)
-        while True:
-            at, flat = yield from ask(self.keys.shard, "HSCAN", heads, at, "COUNT", _HEADS_AT_ONCE)
-            if subjects := [subject for subject in flat[::2] if is_remembered(text_of(subject))]:
-                self._below((yield from self._do("over", *subjects, heads=heads, session_end=over)))
-            if int(at) == 0:
-                return
+        found, heads = list[bytes](), self.keys.heads(page)
+        yield from scan_hash(self.keys.shard, lambda rows: found.extend(rows[::2]), heads, count=_HEADS_AT_ONCE)
+        subjects = [subject for subject in found if is_remembered(text_of(subject))]
+        for batch in batches(subjects, _HEADS_AT_ONCE):
+            self._below((yield from self._do("over", *batch, heads=heads, session_end=over)))
 
     def copy(self, stream_id: str) -> Step[None]:
         """Copy an entry that is still needed to where it stays after the trim. Raises ArchiveBusy."""

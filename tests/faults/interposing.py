@@ -40,3 +40,13 @@ def losing_replies(times: int = 1) -> Around:
         return replies
 
     return around
+
+
+def answering_first(replies: dict[str, Any]) -> Around:
+    """Answer the first of each of these commands with a reply instead of the engine, and remove the reply."""
+
+    def around(call: Call, send: Send) -> list[Any]:
+        reply = replies.pop(call.commands[0][0], None)
+        return send() if reply is None else [reply]
+
+    return around

@@ -7,7 +7,7 @@ from typing import Any
 
 from scratchbus.domain.position import Position
 from scratchbus.engine.scripts import Command
-from scratchbus.engine.steps import Step, ask, ask_all, scan
+from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.errors import shown
 from scratchbus.eventlog.below_floor import Floor
 from scratchbus.eventlog.bus_log import Log
@@ -18,6 +18,8 @@ from scratchbus.eventlog.raw_entries import entry_fields, entry_id, entry_positi
 from scratchbus.readmodel.verify.findings import MAX_FINDINGS, Verified
 from scratchbus.readmodel.verify.probe import ShardCheck, stored_end
 from scratchbus.readmodel.verify.stored import StoredKeys
+
+_AT_ONCE = 1_000  # numbers of erased events per read
 
 
 class EndsCheck(ShardCheck):
@@ -35,7 +37,7 @@ class EndsCheck(ShardCheck):
 
     def run(self) -> Step[None]:
         """Check the events after the checkpoint, the tail and the checkpoint itself."""
-        yield from scan(self._shard, self._check_erased, "ZSCAN", self._keys.erased, count=1_000)
+        yield from self._check_erased()
         tail, floor, row, origin, last = yield from self._read(
             [
                 ("GET", self._keys.tail),
@@ -70,11 +72,14 @@ class EndsCheck(ShardCheck):
             what = f"is {shown(row)}, and the log has {base.at.stream_id}|{base.event_id} there"
             self._verified.add("checkpoint", checkpoint_key(self._keys), what)
 
-    def _check_erased(self, flat: list[bytes]) -> None:
-        """Check some of the numbers of erased events, each followed by its score."""
-        for seq, score in zip(flat[::2], flat[1::2], strict=True):
-            if not seq.isdigit() or float(score) != int(seq):
-                self._verified.add("erased", f"{self._keys.erased} {text_of(seq)}", "is not the number of an event")
+    def _check_erased(self) -> Step[None]:
+        """Check the numbers of erased events; a number may be read twice if others are added meanwhile."""
+        at, key = 0, self._keys.erased
+        while flat := (yield from ask(self._shard, "ZRANGE", key, at, at + _AT_ONCE - 1, "WITHSCORES")):
+            for seq, score in zip(flat[::2], flat[1::2], strict=True):
+                if not seq.isdigit() or float(score) != int(seq):
+                    self._verified.add("erased", f"{key} {text_of(seq)}", "is not the number of an event")
+            at += _AT_ONCE
 
     def _check_floor(self, floor: Floor, tail: Position) -> Step[None]:
         """Check that the floor is below the tail, and an event of the log if it is not trimmed yet."""

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from scratchbus.engine.steps import Fetch, Step, ask, ask_all, batches, scan
+from scratchbus.engine.steps import Fetch, Step, ask, ask_all, batches, scan_keys
 from scratchbus.errors import ArchiveDamaged, ArchiveForeign, LogRewound
 from scratchbus.eventlog.archive_protocol import LogArchive
 from scratchbus.eventlog.below_floor import read_floor
@@ -19,7 +19,7 @@ from scratchbus.eventlog.checkpoint import checkpoint_key, read_unchecked
 from scratchbus.eventlog.gaps import erased_between, not_erased
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.lag import in_ms
-from scratchbus.eventlog.raw_entries import text_of, texts_of
+from scratchbus.eventlog.raw_entries import entry_position, text_of, texts_of
 from scratchbus.eventlog.retries import is_of
 from scratchbus.readmodel import snapshots
 from scratchbus.readmodel.rebuild import Progress
@@ -107,6 +107,7 @@ class _Shard:
                 yield from self._compare_ids(key)
             else:
                 recognise(self._wanted, self._verified, key.removeprefix(self._keys.tag))
+        yield from self._compare_kept()
         yield from PagedOutCheck(self._log, self._wanted, self._verified, self._read).run()
         yield from self._read_snapshots()
         yield from self._compare_rejected()
@@ -145,7 +146,7 @@ class _Shard:
     def _scan(self) -> Step[set[str]]:
         """Return the names of all keys of the shard."""
         found = list[bytes]()
-        yield from scan(self._shard, found.extend, "SCAN", match=f"{self._keys.tag}*", count=1000)
+        yield from scan_keys(self._shard, found.extend, match=f"{self._keys.tag}*")
         return set(texts_of(found))
 
     # -- comparing ---------------------------------------------------------------------------------------------------
@@ -198,6 +199,20 @@ class _Shard:
         (row,) = yield from self._read([("GET", key)])
         if self._wanted.positions_differ(key, row or b""):
             self._verified.add("position", key, "are not those of its events")
+
+    def _compare_kept(self) -> Step[None]:
+        """Compare the trimmed entries that are still needed with those of the archive."""
+        key, archive = self._keys.kept, self._log.archive
+        if archive is None or key in self._wanted.unreadable:
+            return  # without it, the log could not be folded if anything was trimmed
+        entries = yield from ask(self._shard, "XRANGE", key, "-", "+")
+        floor = yield from read_floor(self._log, self._shard)
+        positions = [entry_position(entry, self._shard) for entry in entries]
+        archived = [position for position in positions if 0 < position.seq <= floor.position.seq]
+        found = yield Fetch(partial(archive.at, self._shard, floor.origin, archived))
+        for entry in entries:
+            if entry not in found:
+                self._verified.add("key", f"{key} {text_of(entry[0])}", "is not the event that the archive has there")
 
     def _read_snapshots(self) -> Step[None]:
         """Check that all snapshots can be read."""
