@@ -795,6 +795,8 @@ def test_the_lease_of_a_killed_archiver_ends_in_time_although_the_clock_was_set_
     until = int(send(bus, "GET", killed.keys.archiver).split(b"|")[1])
     assert taken + 60_000 <= until < taken + 600_000
     bus.converse(killed.keep())
+    with pytest.raises(ArchiveBusy, match="killed"):
+        archive(bus)
 
 
 def test_a_killed_archiver_is_replaced_when_its_lease_ends(bus):
@@ -1121,15 +1123,16 @@ def test_sessions_as_of_a_moment_stay_the_same(bus, connect):
         connect().sessions(as_of=then)
 
 
-def test_ended_session_keeps_one_head_after_archiving(bus):
+@pytest.mark.parametrize("later", [5, 30], ids=["its end is the floor", "its end is below the floor"])
+def test_ended_session_keeps_one_head_after_archiving(bus, later):
     notes = [bus.notes("s1").add(f"note {number}").note for number in range(12)]
     bus.notepad("s1").write("plan")
     bus.end_session("s1")
-    fill(bus, page="session:s1")
+    fill(bus, later, page="session:s1")
     with interposed(bus, answering_first({"INFO": b"run_id:before", "HSCAN": [b"0", []]})):  # as after a restart
         archive(bus)
     keys = keys_of(bus, "session:s1")
-    assert floor_of(bus, "session:s1").seq > 14
+    assert floor_of(bus, "session:s1").seq == 14 + later - 5
     left = {head for head in send(bus, "HKEYS", keys.heads("session:s1")) if head.islower()}
     assert left == {b"session"}
     assert [event.kind for event in bus.notes("s1").history(notes[0].id)] == ["note_added", "session_ended"]
