@@ -372,6 +372,23 @@ def test_a_page_is_printed_beyond_the_rows_in_sight(console: Console, bus: Bus) 
 
 
 @pytest.mark.browser
+def test_a_row_that_is_scrolled_out_of_sight_keeps_the_focus(console: Console, bus: Bus) -> None:
+    """Also when rows come above it, and when it comes back into sight."""
+    page = bus.page("now:focus")
+    page.add_many([NewObservation(type="observation", content=f"observation {number:02}") for number in range(90)])
+    window = console.open("#/now?page=now:focus")
+    row = window.get_by_role("row", name=re.compile("observation 85"))
+    row.focus()
+    for top in (1000, 2500, 800, 0):
+        window.locator(".table-body").evaluate("(each, top) => { each.scrollTop = top; }", top)
+        settle(window)
+        expect(row).to_be_focused(timeout=1_000)
+        page.add("risk_alert", "above")
+        settle(window)
+        expect(row).to_be_focused(timeout=1_000)
+
+
+@pytest.mark.browser
 def test_a_long_tag_ends_with_an_ellipsis(console: Console, bus: Bus) -> None:
     """The ellipsis applies to the text of a block, not of a flex container."""
     page = bus.page("now:tags")

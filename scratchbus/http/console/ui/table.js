@@ -1,5 +1,5 @@
 // A virtual table: only visible rows are in the document, so 100,000 rows scroll as smoothly as a hundred.
-import { html, useLayoutEffect, useMemo, useRef, useState } from "../lib/base.js";
+import { Fragment, html, useLayoutEffect, useMemo, useRef, useState } from "../lib/base.js";
 import { printing } from "../lib/screen.js";
 import { count } from "../lib/text.js";
 
@@ -33,7 +33,8 @@ export function Table(props) {
   const activeIndex = found < 0 && active !== null ? Math.min(place.current, rows.length - 1) : found;
   place.current = activeIndex;
   const shown = range(first, end);
-  if (!isPrinted && activeIndex >= 0 && (activeIndex < first || activeIndex >= end)) shown.push(activeIndex); // keeps its focus
+  if (!isPrinted && activeIndex >= end) shown.push(activeIndex); // an element that is neither removed nor moved keeps its focus
+  else if (!isPrinted && activeIndex >= 0 && activeIndex < first) shown.unshift(activeIndex);
 
   const look = () => box.current && setView({ top: box.current.scrollTop, height: box.current.clientHeight });
   useLayoutEffect(() => {
@@ -126,13 +127,13 @@ export function Table(props) {
     const key = keyOf(row);
     const isOpen = expanded?.has(key);
     const top = layout.topOf(index);
-    return html`<${Row}
-      key=${key} row=${row} index=${index} top=${top} height=${rowHeight} columns=${columns} extra=${props.rowClass?.(row) ?? ""}
+    return html`<${Fragment} key=${key}><${Row}
+      row=${row} index=${index} top=${top} height=${rowHeight} columns=${columns} extra=${props.rowClass?.(row) ?? ""}
       selected=${key === selected} isOpen=${expanded ? Boolean(isOpen) : undefined}
       tabbable=${activeIndex < 0 ? index === first : index === activeIndex}
       onClick=${() => (setActive(key), props.onSelect?.(row))} onFocus=${() => setActive(key)} />
-      ${isOpen && html`<div key=${`${key}+`} ref=${measure(key)} class="row-detail" role="row" aria-rowindex=${index + 2} aria-level="2"
-        style=${{ transform: `translateY(${top + rowHeight}px)` }}><div role="gridcell">${props.detail(row)}</div></div>`}`;
+      ${isOpen && html`<div ref=${measure(key)} class="row-detail" role="row" aria-rowindex=${index + 2} aria-level="2"
+        style=${{ transform: `translateY(${top + rowHeight}px)` }}><div role="gridcell">${props.detail(row)}</div></div>`}<//>`;
   };
 
   return html`<div class="table ${className}" role=${expanded ? "treegrid" : "grid"} aria-label=${label} aria-rowcount=${rows.length + 1} onKeyDown=${onKeyDown}>
