@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.sync_api import Page, Route, expect
 
-from scratchbus import Bus
+from scratchbus import Bus, NewObservation
 from tests.browser.conftest import Console, Opened
 from tests.browser.serving import Served
 from tests.waiting import eventually
@@ -53,6 +53,35 @@ def test_changes_during_a_slow_load_of_the_page_are_shown(console: Console, bus:
     page.add("observation", "new")
     expect(window.locator(".toolbar-count")).to_contain_text("observation")
     console.expect_rows("new", "after")
+
+
+@pytest.mark.browser
+def test_the_most_urgent_rows_of_a_long_page_come_first(open_console: Opened, served: Served) -> None:
+    """They keep their focus, and the table its place, when the rest comes."""
+    with Bus.connect(served.url, source="many", max_observations=2000) as many:
+        page = many.page("loading:long")
+        added = page.add_many([NewObservation(type="risk_alert", content=f"alert {number}") for number in range(50)])
+        page.add_many([NewObservation(type="observation", content=f"note {number}") for number in range(1_000)])
+        asked: list[Route] = []
+        console = open_console(served)
+        console.window.route(
+            re.compile(r"/pages/loading:long/observations\?.*after="), lambda route: asked.append(route)
+        )
+        window = console.open("#/now?page=loading:long")
+        row = window.get_by_role("row", name=re.compile("alert 39"))
+        row.focus()
+        window.locator(".table-body").evaluate("each => { each.scrollTop = 1500; }")
+        expect(window.locator(".toolbar-count")).to_have_text("Loading … 1,000 observations")
+        expect(window.locator(".chip")).to_have_text([re.compile("risk_alert …"), re.compile("observation …")])
+        page.update(added[2].id, content="changed while the rest is loaded")
+        expect(window.get_by_role("row", name=re.compile("changed while"))).to_be_visible()
+        eventually(lambda: asked, "the request for the rest")
+        asked[0].continue_()
+        expect(window.locator(".toolbar-count")).to_have_text("1,050 observations")
+        expect(window.locator(".chip")).to_have_text([re.compile("risk_alert 50"), re.compile("observation 1,000")])
+        expect(row).to_be_focused()
+        assert window.locator(".table-body").evaluate("each => each.scrollTop") == 1500
+        expect(window.get_by_role("row", name=re.compile("changed while"))).to_be_visible()
 
 
 @pytest.mark.browser

@@ -13,7 +13,7 @@ const BEGINNING = {
 /** Return an observation with every field. */
 export const whole = (document) => ({ ...BEGINNING, ...document });
 
-/** Return the observations of a page with any of these statuses, {rows: Map(id → observation), more}: about `most`. `onProgress(rows)` is told how many there are so far. */
+/** Return the observations of a page with any of these statuses, {rows: Map(id → observation), more}: about `most`. `onProgress(rows)` is told how many there are so far, while more follow. */
 export async function listPage(page, status, most, { onProgress, ...options }) {
   const rows = new Map();
   let after = null;
@@ -21,7 +21,7 @@ export async function listPage(page, status, most, { onProgress, ...options }) {
     const answer = await read(pagePath(page, "observations"), { status, limit: STEP, after }, options);
     for (const each of answer.items) rows.set(each.id, whole(each));
     after = answer.next;
-    onProgress?.(rows.size);
+    if (after) onProgress?.(rows.size);
   } while (after && rows.size < most);
   return { rows, more: Boolean(after) };
 }

@@ -42,4 +42,4 @@ const titleOf = (error) => (error instanceof Problem ? error.title || `Error ${e
 export const Empty = ({ title, children }) => html`<div class="empty"><h2>${title}</h2>${children}</div>`;
 
 /** What a view says while it loads, if that takes longer than a moment: also how far it is. */
-export const Loading = ({ progress }) => html`<span class="loading">Loading …${progress ? ` ${progress}` : ""}</span>`;
+export const Loading = ({ progress }) => html`<span class="loading">Loading …${progress ? html` <span aria-hidden="true">${progress}</span>` : ""}</span>`;

@@ -33,7 +33,7 @@ const valuesOf = (observation) => (name) =>
 export default function Now() {
   const terms = useMemo(() => parseQuery(query.value, NAMES), [query.value]);
   const wanted = terms.filter(isStatus).map(({ value }) => value);
-  const { rows, error, loaded, more, reload, away } = usePage(page.value, wanted);
+  const { rows, error, loaded, progress, more, reload, away } = usePage(page.value, wanted);
   const shown = useMemo(() => rows.filter((each) => fits(narrowed(terms), valuesOf(each))), [rows, terms]);
   const table = useRef(null);
   const observation = rows.find((each) => each.id === selected.value);
@@ -53,12 +53,12 @@ export default function Now() {
       <div class="toolbar">
         <${Filter} value=${query.value} onValue=${setFilter} names=${NAMES} placeholder="Filter: words, type:, tag:, owner:, source:, status:"
           suggest=${(name) => (name === "status" ? ["open", ...allStatuses(), "all"] : [...new Set(rows.flatMap((each) => valuesOf(each)(name)))].sort())} />
-        <span class="toolbar-count" role="status">${loaded ? countShown(shown.length, rows.length, "observation", more) : !error && html`<${Loading} />`}</span>
+        <span class="toolbar-count" role="status">${loaded ? countShown(shown.length, rows.length, "observation", more) : !error && html`<${Loading} progress=${progress && count(progress, "observation")} />`}</span>
         <label class="check now-closed"><input type="checkbox" checked=${showsClosed(terms)} onChange=${toggleClosed} /> Also closed ones</label>
         ${may("publish") && html`<button type="button" class="primary" title="Add an observation (a)" disabled=${isPast.value}
           onClick=${() => addObservation()}>Add</button>`}
       </div>
-      <${Chips} rows=${rows} />
+      <${Chips} rows=${rows} loaded=${loaded} />
       ${away.count > 0 && html`<div class="away" role="status"><span>${away.text} since you looked away</span>
         <button type="button" title="Mark all as seen (m)" onClick=${away.clear}>Mark as seen</button></div>`}
       ${error && html`<${ProblemNote} error=${error} retry=${reload} />`}
@@ -84,15 +84,15 @@ const toggleClosed = () => setFilter(toggleTerm(query.peek(), "status", "all"));
 
 const filterBy = (name) => (value) => setFilter(toggleTerm(query.peek(), name, value));
 
-/** Types as buttons that filter, each with its number of rows. */
-function Chips({ rows }) {
+/** Types as buttons that filter, each with its number of rows once all are loaded. */
+function Chips({ rows, loaded }) {
   const counts = new Map();
   for (const { type, priority } of rows) counts.set(type, { priority, count: (counts.get(type)?.count ?? 0) + 1 });
-  if (counts.size < 2) return null;
+  if (counts.size < (loaded ? 2 : 1)) return null; // the rest of a long page probably has other types
   const active = parseQuery(query.value, NAMES).filter(({ name, not }) => name === "type" && !not).map(({ value }) => value);
   return html`<div class="chips" role="group" aria-label="Filter by type">${[...counts].sort(([, a], [, b]) => b.priority - a.priority).map(([type, each]) => html`
     <button key=${type} type="button" class="chip" aria-pressed=${active.includes(type)} onClick=${() => filterBy("type")(type)}>
-      ${visible(type)} <span class="number">${each.count.toLocaleString("en")}</span></button>`)}</div>`;
+      ${visible(type)} <span class="number">${loaded ? each.count.toLocaleString("en") : "…"}</span></button>`)}</div>`;
 }
 
 const COLUMNS = [

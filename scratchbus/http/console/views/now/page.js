@@ -1,5 +1,5 @@
 // The observations of a page, kept up to date by events, and the changes since the user last looked.
-import { signal, useEffect, useMemo, useRef, useSignal } from "../../lib/base.js";
+import { signal, useEffect, useMemo, useRef, useSignal, useState } from "../../lib/base.js";
 import { pagePath, Problem, read, without } from "../../lib/api.js";
 import { onEvents } from "../../lib/live.js";
 import { useLoad } from "../../lib/load.js";
@@ -8,10 +8,11 @@ import { count } from "../../lib/text.js";
 import { isPast, moment } from "../../lib/time.js";
 
 const MAX_OBSERVATIONS = 20_000;
+const FIRST = 100; // the most urgent observations, shown while a long page is loaded
 const FEW = 12; // up to so many changed observations are asked for one by one,
 const SHARE = 1 / 50; // or up to this share of the rows: then a load of the page costs as much
 
-/** Return {rows, error, loaded, more, reload, away}; `names` are statuses, of which unknown ones, half typed, do not count; none for all open ones. */
+/** Return {rows, error, loaded, progress, more, reload, away}; `progress` is how many rows of a long page have been loaded so far; `names` are statuses, of which unknown ones, half typed, do not count; none for all open ones. */
 export function usePage(page, names) {
   const known = ["open", "all", ...allStatuses()];
   const wanted = names.filter((each) => known.includes(each));
@@ -20,9 +21,19 @@ export function usePage(page, names) {
   const kept = useSignal(new Map());
   const arriving = useRef(null); // the ids that events have changed since the load on its way began
   const follower = useRef(null);
+  const [progress, setProgress] = useState(0);
   const { data, error, reload } = useLoad(async (signal) => {
     const changed = (arriving.current = new Set());
-    return { ...(await listPage(page, statuses, MAX_OBSERVATIONS, { signal })), changed };
+    const isFirst = !isPast.peek() && !without.peek() && (!statuses.length || statuses.includes("active"));
+    let urgent = !data && isFirst && read(pagePath(page, "active"), { limit: FIRST }, { signal }).catch(() => null);
+    const onProgress = async (size) => {
+      const answer = await urgent;
+      if (arriving.current !== changed) return; // the whole page has come, or is loaded again
+      setProgress(size);
+      if (answer && urgent) kept.value = new Map([...answer.items.filter(({ id }) => !changed.has(id)).map((each) => [each.id, whole(each)]), ...[...kept.peek()].filter(([id]) => changed.has(id))]);
+      urgent = null;
+    };
+    return { ...(await listPage(page, statuses, MAX_OBSERVATIONS, { signal, onProgress: data ? undefined : onProgress })), changed };
   }, [page, key]);
 
   useEffect(() => {
@@ -41,7 +52,7 @@ export function usePage(page, names) {
 
   const rows = useMemo(() => [...kept.value.values()].sort(byPriority), [kept.value]);
   const away = useAway(kept.value, `${page} ${key} ${moment.value}`, data !== null);
-  return { rows, error, loaded: data !== null, more: data?.more ?? false, reload, away };
+  return { rows, error, loaded: data !== null, progress, more: data?.more ?? false, reload, away };
 }
 
 /** Ask again for what events change, a few at once; many are one load of the page, which may have thousands of rows. Return {stop, ask(ids)}. */
