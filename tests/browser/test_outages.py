@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from scratchbus import Bus, McpIdentity, McpTokens
 from tests.browser.conftest import Opened, settle, sign_in
@@ -61,6 +61,37 @@ def test_a_form_sent_while_the_server_is_away_can_be_sent_again(open_console: Op
     expect(dialog.get_by_text("The server does not answer.")).to_have_count(0)
     dialog.get_by_role("button", name="Add").click()
     console.expect_rows("half written")
+
+
+@pytest.mark.parametrize(
+    "part", ["lib/time.js", "ui/timebar.js", "views/story.css", "views/story/web.js", "vendor/dagre.js"]
+)
+def test_a_part_that_could_not_be_loaded_is_named_and_loaded_again(
+    open_console: Opened, served: Served, bus: Bus, part: str
+) -> None:
+    """A browser does not ask again for a module that it could not fetch, until the page is loaded again."""
+    page = bus.page("outages:part")
+    told = page.add("observation", "told", evidence=[page.add("observation", "its evidence").id])
+    console = open_console(served, sees_failures=True)
+    failed: list[str] = []
+
+    def fail_first(route: Route) -> None:
+        if failed:
+            route.continue_()
+        else:
+            failed.append(route.request.url)
+            route.abort()
+
+    console.window.goto("about:blank")
+    console.window.route(f"**/console/{part}", fail_first)
+    console.window.goto(f"{served.origin}/#/story?page=outages:part&selected={told.id}")
+    is_all = part == "lib/time.js"
+    said = "The console could not be loaded" if is_all else "A part of the console is missing"
+    expect(console.window.get_by_text(said)).to_be_visible()
+    console.window.get_by_role("button", name="Load again").click()
+    expect(console.window.locator(".graph-node")).to_have_count(2)
+    expect(console.window.locator(".slider")).to_be_visible()
+    expect(console.window.get_by_text(said)).to_have_count(0)
 
 
 def test_the_banner_alone_says_that_the_server_is_away(open_console: Opened, served: Served) -> None:

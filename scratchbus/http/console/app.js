@@ -1,7 +1,7 @@
 // The shell: header, banner, the view named in the URL, the time bar below it, dialogs and toasts.
 import { html, render, useEffect, useLayoutEffect, useState } from "./lib/base.js";
 import { write } from "./lib/api.js";
-import { connection } from "./lib/connection.js";
+import { connection, whenLoaded } from "./lib/connection.js";
 import { useKeys } from "./lib/keys.js";
 import { isDenied, startStream } from "./lib/live.js";
 import { go, link, route } from "./lib/route.js";
@@ -14,7 +14,7 @@ import { closeDialog, Dialogs, openDialog } from "./ui/dialog.js";
 import { KeyHelp } from "./ui/keyhelp.js";
 import { choosePage } from "./ui/pagepicker.js";
 import { Menu } from "./ui/menu.js";
-import { messageOf, ProblemNote } from "./ui/problem.js";
+import { messageOf } from "./ui/problem.js";
 import { Silenced } from "./ui/silenced.js";
 import { toast, Toasts } from "./ui/toast.js";
 import { VIEWS } from "./views.js";
@@ -110,27 +110,24 @@ const keyOfView = ({ name, scope }) => (scope === "page" ? `${name} ${page.value
 
 /** The view itself, loaded the first time it is shown. */
 function View({ view }) {
-  const [state, setState] = useState({ Component: loaded.get(view.name), error: null });
-  const load = () =>
-    Promise.all([view.load(), ...view.styles.map(loadStyles)]).then(
-      ([module]) => (loaded.set(view.name, module.default), setState({ Component: module.default, error: null })),
-      (error) => setState({ Component: null, error }),
-    );
+  const [Component, setComponent] = useState(() => loaded.get(view.name));
   useEffect(() => {
-    if (!state.Component) load();
+    if (Component) return;
+    whenLoaded(Promise.all([view.load(), ...view.styles.map(loadStyles)]), ([module]) => {
+      loaded.set(view.name, module.default);
+      setComponent(() => module.default);
+    });
   }, []);
-  useLayoutEffect(() => applyStyles(view), [state.Component]);
-  if (state.error) return html`<${ProblemNote} error=${state.error} retry=${load} />`;
-  return state.Component ? html`<${state.Component} />` : null;
+  useLayoutEffect(() => applyStyles(view), [Component]);
+  return Component ? html`<${Component} />` : null;
 }
 
 /** The time bar comes after the first paint: the histogram's library is larger than all the rest. */
 function TimeBar({ scope }) {
   const [Component, setComponent] = useState(null);
   useEffect(() => {
-    requestAnimationFrame(() => setTimeout(async () => {
-      const [module] = await Promise.all([import("./ui/timebar.js"), loadStyles("vendor/uplot.css")]);
-      setComponent(() => module.TimeBar);
+    requestAnimationFrame(() => setTimeout(() => {
+      whenLoaded(Promise.all([import("./ui/timebar.js"), loadStyles("vendor/uplot.css")]), ([module]) => setComponent(() => module.TimeBar));
     }));
   }, []);
   return html`<footer class="time" aria-label="Time">${Component && html`<${Component} scope=${scope} />`}</footer>`;
@@ -149,7 +146,7 @@ function loadStyles(path) {
   const address = styleAddress(path);
   if ([...document.styleSheets].some((sheet) => sheet.href === address)) return Promise.resolve();
   return new Promise((resolve, reject) => {
-    const element = Object.assign(document.createElement("link"), { rel: "stylesheet", href: address, onload: resolve, onerror: reject });
+    const element = Object.assign(document.createElement("link"), { rel: "stylesheet", href: address, onload: resolve, onerror: () => reject(new Error(`Failed to fetch ${address}`)) });
     document.head.append(element);
   });
 }

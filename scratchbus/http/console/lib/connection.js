@@ -14,6 +14,12 @@ export const epoch = signal(0);
 /** Say that everything shown has to be loaded again. */
 export const reloadAll = () => epoch.value++;
 
+/** Why a part of the console is missing, or "". A browser asks for a module only once, until the page is loaded again. */
+export const missing = signal("");
+
+/** Call `use` with what the modules and style sheets of a part of the console load to; if it cannot be loaded, the banner says so. */
+export const whenLoaded = (part, use) => part.then(use, ({ message }) => (missing.value = message));
+
 /** Changes whenever the caller may be another one, or have other scopes. */
 export const callerChecks = signal(0);
 

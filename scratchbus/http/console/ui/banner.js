@@ -1,7 +1,7 @@
 // What is wrong with the connection, and what happens next: below the header, and in a dialog, which covers the header.
 import { html, useState } from "../lib/base.js";
 import { write } from "../lib/api.js";
-import { connection, noteState, probe } from "../lib/connection.js";
+import { connection, missing, noteState, probe } from "../lib/connection.js";
 import { visible } from "../lib/text.js";
 import { messageOf } from "./problem.js";
 import { Age } from "./times.js";
@@ -17,6 +17,9 @@ export function Banner() {
     "engine-away": ["The engine is away.", detail || "Nothing can be read or written until it is back. The console goes on by itself."],
     "signed-out": ["You are not signed in.", secret === "key" ? KEY : TOKEN],
   }[state];
+  if (!text && missing.value) {
+    return html`<div class="banner"><strong>A part of the console is missing.</strong> <span>${visible(missing.value)}</span> <button type="button" onClick=${() => location.reload()}>Load again</button></div>`;
+  }
   return text && html`<div class="banner ${state}">
     <strong>${text[0]}</strong> <span>${typeof text[1] === "string" ? visible(text[1]) : text[1]}</span> <span class="banner-since">for <${Age} at=${since} fromNow /></span>
     ${state === "signed-out" ? html`<${SignIn} />` : html`<button type="button" onClick=${probe}>Try now</button>`}</div>`;

@@ -1,5 +1,6 @@
 // A graph on a canvas, laid out by dagre, which is loaded on demand: pan, zoom, and the focused node scrolled into view.
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../lib/base.js";
+import { whenLoaded } from "../lib/connection.js";
 import { useKeys } from "../lib/keys.js";
 import { printing } from "../lib/screen.js";
 
@@ -12,7 +13,7 @@ const PAPER = 680; // pixels, the width of a sheet without its margins
 /** Return the library that lays graphs out, {Graph, layout}, or null until it is there. */
 export function useDagre() {
   const [dagre, setDagre] = useState(null);
-  useEffect(() => void import("../vendor/dagre.js").then(setDagre), []);
+  useEffect(() => void whenLoaded(import("../vendor/dagre.js"), setDagre), []);
   return dagre;
 }
 
