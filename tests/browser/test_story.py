@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Page as Window
 from playwright.sync_api import expect
 
-from scratchbus import Bus
+from scratchbus import Bus, NewObservation, because
 from tests.browser.conftest import Console, Opened, settle
 from tests.browser.serving import Served
 from tests.browser.test_shell import violations
@@ -135,6 +135,33 @@ def test_the_graph_works_by_keyboard(console: Console, bus: Bus) -> None:
     assert before is not None
     assert after is not None
     assert after["width"] < before["width"]
+
+
+@pytest.mark.browser
+def test_a_story_counts_and_names_what_its_graph_has_no_room_for(console: Console, served: Served, bus: Bus) -> None:
+    """The graph has the nearest; the lists beside it are of all, also on other pages."""
+    page = bus.page("story:many")
+    ground = page.add("observation", "the ground of many")
+    with because(page.history(ground.id)[0]):
+        bus.page("story:caused").add("reminder", "caused elsewhere")
+    with Bus.connect(served.url, source="many", max_observations=200) as many:
+        many.page(page.name).add_many(
+            [
+                NewObservation(type="observation", content=f"rests {number}", evidence=[ground.id])
+                for number in range(160)
+            ]
+        )
+    page.refute(ground.id, reason="no")
+    window = console.open(f"#/story?page=story:many&selected={ground.id}")
+    story = window.locator(".story")
+    expect(story).to_contain_text("rests on 0; 160 rest on it; the nearest 150 are shown")
+    expect(window.locator(".graph-node")).to_have_count(150)
+    expect(story).to_contain_text("by refuting it: 160 observations")
+    expect(window.locator(".pulled")).to_have_count(100)
+    expect(story).to_contain_text("and 60 more")
+    badge = window.locator(".caused li", has_text="added").get_by_role("link")
+    expect(badge).to_contain_text("from the page story:caused")
+    expect(badge).to_have_attribute("href", re.compile("page=story(:|%3A)caused"))
 
 
 @pytest.mark.browser

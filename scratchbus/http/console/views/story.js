@@ -19,6 +19,7 @@ import { Readers } from "./story/readers.js";
 import { loadWeb } from "./story/web.js";
 
 const FEW = 12;
+const MANY = 100;
 const LEAVING = ["cleared", "erased"];
 
 export default function Story() {
@@ -26,11 +27,11 @@ export default function Story() {
 }
 
 function Told({ id }) {
-  const around = useRef(new Set([id])); // the ids of the graph
+  const around = useRef(new Set([id])); // the ids of its evidence and of what rests on it
   const concerns = (event) => around.current.has(event.subject) || event.evidence?.some((each) => around.current.has(each)) || event.observations?.[id] !== undefined;
   const { data, error, loading, reload } = useLoad((signal) => loadStory(page.value, id, signal), [page.value, id], { on: concerns });
   const { events, observation, web } = data ?? {};
-  around.current = new Set([id, ...(web?.nodes.keys() ?? [])]);
+  around.current = new Set([id, ...(web?.all.keys() ?? [])]);
   useKeys(keysOfActions(() => observation), [observation]);
 
   if (events?.length === 0 || (error instanceof Problem && error.status === 404)) return html`<${Nowhere} />`;
@@ -76,34 +77,37 @@ function Head({ observation, began, loading }) {
 }
 
 /** Return the actions that it, or what rests on it, led to. */
-const actionsOf = (web) => [...new Set([...web.nodes.values()].flatMap((each) => (each.side === "below" ? [] : each.observation.links)))];
+const actionsOf = (web) => [...new Set([...web.all.values()].flatMap((each) => (each.side === "below" ? [] : each.observation.links)))];
 
 function Evidence({ web, id }) {
-  const of = (wanted) => [...web.nodes.values()].filter(({ side }) => side === wanted).length;
+  const of = (wanted) => [...web.all.values()].filter(({ side }) => side === wanted).length;
   return html`
-    <section aria-labelledby="evidence"><h2 id="evidence">Evidence <small>${web.nodes.size > 1 && `rests on ${of("below")}; ${count(of("above"), "rests", "rest")} on it`}${web.more ? `; the nearest ${web.nodes.size} are shown` : ""}</small></h2>
+    <section aria-labelledby="evidence"><h2 id="evidence">Evidence <small>${web.nodes.size > 1 && `rests on ${of("below")}; ${count(of("above"), "rests", "rest")} on it`}${web.all.size > web.nodes.size ? `; the nearest ${web.nodes.size} are shown` : ""}</small></h2>
       ${web.nodes.size > 1 || actionsOf(web).length
         ? html`<${Graph} web=${web} id=${id} />`
         : html`<p class="hint">It names no evidence, nothing rests on it, and it led to no action. <code>evidence=[ids]</code> says what an observation rests on.</p>`}</section>`;
 }
 
 function Around({ web, id, observation }) {
-  const back = [...web.nodes.values()].map((each) => each.observation).filter((each) => each.id !== id && each.chain.includes(id));
+  const back = [...web.all.values()].map((each) => each.observation).filter((each) => each.id !== id && each.chain.includes(id));
   const refuted = observation?.reason_code === "refuted";
   const actions = actionsOf(web);
   return html`
     ${observation?.chain.length > 0 && html`<section aria-labelledby="because"><h2 id="because">Pulled back because of</h2>
-      <ol class="badges chain">${observation.chain.map((each) => html`<li key=${each}><${ObservationBadge} observation=${web.nodes.get(each)?.observation} id=${each} view="story" /></li>`)}</ol></section>`}
+      <ol class="badges chain">${observation.chain.map((each) => html`<li key=${each}><${ObservationBadge} observation=${web.all.get(each)?.observation} id=${each} view="story" /></li>`)}</ol></section>`}
     ${(refuted || back.length > 0) && html`<section aria-labelledby="pulled"><h2 id="pulled">Pulled back <small>${refuted ? `by refuting it: ${count(back.length, "observation")}` : `with it: ${count(back.length, "observation")}`}</small></h2>
-      ${back.length ? html`<ul class="badges">${back.map((each) => html`<li key=${each.id} class="pulled"><${ObservationBadge} observation=${each} view="story" /><${Status} observation=${each} /></li>`)}</ul>`
+      ${back.length ? html`<ul class="badges">${back.slice(0, MANY).map((each) => html`<li key=${each.id} class="pulled"><${ObservationBadge} observation=${each} view="story" /><${Status} observation=${each} /></li>`)}</ul>${rest(back, MANY)}`
         : html`<p class="hint">Nothing rested on it.</p>`}</section>`}
     <section aria-labelledby="led"><h2 id="led">Led to <small>${count(actions.length, "action")}</small></h2>
       ${actions.length ? html`<ul class="led">${actions.map((each) => html`<li key=${each} class="graph-action"><span aria-hidden="true">⤳</span><span class="excerpt" dir="auto"><${Text} value=${each} /></span></li>`)}</ul>`
         : html`<p class="hint">No action is linked to it or to what rests on it.</p>`}</section>
     <section aria-labelledby="readers"><h2 id="readers">In a prompt of <small>${count(web.seen.length, "reader")}</small></h2>${observation && html`<${Readers} web=${web} observation=${observation} />`}</section>
     ${web.events.length > 0 && html`<section aria-labelledby="caused"><h2 id="caused">Events it caused <small>${web.events.length}</small></h2>
-      <ul class="caused">${web.events.slice(0, FEW * 2).map((each) => html`<li key=${each.id}><strong>${each.kind.replaceAll("_", " ")}</strong> <span class="quiet">by ${visible(each.by)}</span> <${ObservationBadge} observation=${web.nodes.get(each.subject)?.observation} id=${each.subject} view="story" /></li>`)}</ul></section>`}`;
+      <ul class="caused">${web.events.slice(0, FEW * 2).map((each) => html`<li key=${each.id}><strong>${each.kind.replaceAll("_", " ")}</strong> <span class="quiet">by ${visible(each.by)}</span> <${ObservationBadge} observation=${web.all.get(each.subject)?.observation} id=${each.subject} from=${each.page} view="story" /></li>`)}</ul>${rest(web.events, FEW * 2)}</section>`}`;
 }
+
+/** Say how many of a list are not shown. */
+const rest = (list, shown) => list.length > shown && html`<p class="hint">and ${(list.length - shown).toLocaleString("en")} more</p>`;
 
 const Nowhere = () => html`<${Empty} title=${isPast.value ? "It had not happened yet" : "No such observation on this page"}>
   <p>${isPast.value ? html`Step on with <kbd>→</kbd>, or go back to live with <kbd>l</kbd>.` : html`Choose the page with <kbd>p</kbd>, or another observation.`}</p>

@@ -18,7 +18,7 @@ export function Readers({ web, observation }) {
       ${next.length
         ? html`<ul class="next">${next.map((each) => html`<li key=${each.at + each.action}><span class="graph-action"><span aria-hidden="true">⤳</span><span class="excerpt" dir="auto"><${Text} value=${each.action} /></span></span>
             <span class="quiet">${after(reader.at, each.at)} later${each.id === observation.id ? "" : ", linked to"}</span>
-            ${each.id !== observation.id && html`<${ObservationBadge} observation=${web.nodes.get(each.id)?.observation} id=${each.id} from=${each.page} view="story" />`}</li>`)}</ul>`
+            ${each.id !== observation.id && html`<${ObservationBadge} observation=${web.all.get(each.id)?.observation} id=${each.id} from=${each.page} view="story" />`}</li>`)}</ul>`
         : html`<p class="hint next">No action linked since.</p>`}</li>`;
   })}</ul>`;
 }

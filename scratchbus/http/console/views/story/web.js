@@ -4,7 +4,7 @@ import { whole } from "../../lib/observation.js";
 
 const MAX_NODES = 150; // observations in the graph
 
-/** Return {nodes: Map(id → {observation, side}), edges, actions, seen, events, more}; `side` is "below", "self" or "above". */
+/** Return {all, nodes, edges, seen, followed, events}; `nodes` are the nearest of `all`, Map(id → {observation, side}); `side` is "below", "self" or "above". */
 export async function loadWeb(page, id, signal) {
   const of = (name) => read(pagePath(page, "observations", id, name), {}, { signal });
   const [{ observations, events }, evidence, exposure] = await Promise.all([of("consequences"), of("evidence"), of("exposure")]);
@@ -13,7 +13,7 @@ export async function loadWeb(page, id, signal) {
   for (const each of Object.values(observations)) all.set(each.id, { observation: whole(each), side: each.id === id ? "self" : "above" });
   const near = byDistance(all, id).slice(0, MAX_NODES);
   const nodes = new Map(near.map((key) => [key, all.get(key)]));
-  return { nodes, edges: edgesOf(nodes), more: all.size - near.length, seen: exposure.seen, followed: exposure.actions, events };
+  return { all, nodes, edges: edgesOf(nodes), seen: exposure.seen, followed: exposure.actions, events };
 }
 
 const edgesOf = (nodes) => [...nodes.values()].flatMap(({ observation }) =>
