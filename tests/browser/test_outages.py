@@ -104,7 +104,8 @@ def test_the_banner_alone_says_that_the_server_is_away(open_console: Opened, ser
     expect(window.get_by_text("The server does not answer.")).to_be_visible()
     expect(window.locator("main [role=alert]")).to_have_count(0)
     expect(letters).to_be_visible()
-    window.context.set_offline(False)
+    with window.expect_event("requestfinished", lambda request: request.url.endswith("/readyz")):
+        window.context.set_offline(False)
     expect(window.get_by_text("The server does not answer.")).to_have_count(0)
     expect(window.locator("main [role=alert]")).to_have_count(0)
 

@@ -51,6 +51,7 @@ export async function probe() {
   try {
     const answer = await fetch("/readyz", { cache: "no-store", signal: AbortSignal.timeout(PATIENT) });
     if (answer.ok) {
+      await answer.arrayBuffer(); // otherwise the request stays open until its time is up
       if (connection.peek().state !== "signed-out") noteState("live");
     } else if (answer.status === 401) noteState("signed-out");
     else noteState("engine-away", await detailOf(answer));
