@@ -198,6 +198,7 @@ def test_a_page_that_fails_to_load_shows_no_rows_of_another(open_console: Opened
         window.evaluate(f"location.hash = '#/{view}?page=no%20page'")
         expect(window.get_by_role("alert").get_by_text("'no page' is not a name")).to_be_visible()
         expect(window.locator("main").get_by_text("mine", exact=True)).to_have_count(0)
+        expect(window.get_by_role("grid")).to_have_count(0)
 
 
 @pytest.mark.browser

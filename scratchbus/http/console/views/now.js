@@ -62,7 +62,7 @@ export default function Now() {
       ${away.count > 0 && html`<div class="away" role="status"><span>${away.text} since you looked away</span>
         <button type="button" title="Mark all as seen (m)" onClick=${away.clear}>Mark as seen</button></div>`}
       ${error && html`<${ProblemNote} error=${error} retry=${reload} />`}
-      ${shown.length > 0 || !loaded
+      ${shown.length > 0 || (!loaded && !error)
         ? html`<${Table} label="Observations by priority" className="now-table" rows=${shown} keyOf=${(row) => row.id} columns=${COLUMNS}
             rowHeight=${narrow.value ? 62 : 34} selected=${selected.value} onSelect=${select} control=${table}
             rowClass=${(row) => `${row.status_class} ${away.has(row.id) ? "changed" : ""}`} />`
