@@ -113,9 +113,9 @@ class Console:
 Opened = Callable[..., Console]
 
 
-def sign_in(window: Page, token: str) -> None:
-    """Sign in with a token."""
-    window.get_by_label("Token").fill(token)
+def sign_in(window: Page, secret: str, name: str = "Token") -> None:
+    """Sign in with a token, or with a key."""
+    window.get_by_label(name, exact=True).fill(secret)
     window.get_by_role("button", name="Sign in").click()
 
 

@@ -168,9 +168,9 @@ def test_a_restarted_server_asks_to_sign_in_again(open_console: Opened, engine: 
     expect(window.get_by_text("The server does not answer.")).to_be_visible(timeout=15_000)
     with serve(engine.url, int(served.origin.rpartition(":")[2])) as again:
         expect(window.get_by_text("You are not signed in.")).to_be_visible(timeout=15_000)
-        sign_in(window, "not the key")
-        expect(window.locator(".banner .field-error")).to_contain_text("This token is not valid here")
-        sign_in(window, again.to_open.partition("key=")[2])
+        sign_in(window, "not the key", "Key")
+        expect(window.locator(".banner .field-error")).to_contain_text("This key is not valid here")
+        sign_in(window, again.to_open.partition("key=")[2], "Key")
         expect(window.locator(".connection.live")).to_be_visible()
         with Bus.connect(engine.url, source="daemon") as bus:
             bus.page("main").add("observation", "after")

@@ -22,11 +22,12 @@ export function Banner() {
   }
   return text && html`<div class="banner ${state}">
     <strong>${text[0]}</strong> <span>${typeof text[1] === "string" ? visible(text[1]) : text[1]}</span> <span class="banner-since">for <${Age} at=${since} fromNow /></span>
-    ${state === "signed-out" ? html`<${SignIn} />` : html`<button type="button" onClick=${probe}>Try now</button>`}</div>`;
+    ${state === "signed-out" ? html`<${SignIn} secret=${secret} />` : html`<button type="button" onClick=${probe}>Try now</button>`}</div>`;
 }
 
-/** A token, kept in a cookie that scripts cannot read. */
-function SignIn() {
+/** A field for a token or a key, which is kept in a cookie that scripts cannot read. */
+function SignIn({ secret }) {
+  const name = secret === "key" ? "Key" : "Token";
   const [error, setError] = useState(null);
   const signIn = async (event) => {
     event.preventDefault();
@@ -37,7 +38,7 @@ function SignIn() {
       setError(problem);
     }
   };
-  return html`<form onSubmit=${signIn}><input name="token" type="password" autocomplete="off" required aria-label="Token"
-      aria-invalid=${error ? "true" : undefined} placeholder="Token" /><button type="submit">Sign in</button>
-    ${error && html`<span class="field-error" role="alert">${error.status === 401 ? "This token is not valid here: it may be incomplete, expired or revoked." : messageOf(error)}</span>`}</form>`;
+  return html`<form onSubmit=${signIn}><input name="token" type="password" autocomplete="off" required aria-label=${name}
+      aria-invalid=${error ? "true" : undefined} placeholder=${name} /><button type="submit">Sign in</button>
+    ${error && html`<span class="field-error" role="alert">${error.status === 401 ? `This ${secret} is not valid here: it may be incomplete, ${secret === "key" ? "or of an earlier start" : "expired or revoked"}.` : messageOf(error)}</span>`}</form>`;
 }
