@@ -40,16 +40,11 @@ class Follower(Protocol):
         ...
 
 
-def read_end(log: Log, shard: int) -> Step[Floor]:
-    """Return the position, the id and the origin of the last event of a shard's log."""
-    keys = log.keys(shard)
-    tail, origin = yield from ask_all(shard, [("GET", keys.tail), ("GET", keys.origin)])
-    return Floor.parse(tail, origin, shard)
-
-
 def cursor_at_end(log: Log, shard: int) -> Step[Cursor]:
     """Return a cursor after the last event of a shard's log."""
-    return Cursor(*(yield from read_end(log, shard)))
+    keys = log.keys(shard)
+    tail, origin = yield from ask_all(shard, [("GET", keys.tail), ("GET", keys.origin)])
+    return Cursor(*Floor.parse(tail, origin, shard))
 
 
 class Feed:
@@ -84,11 +79,6 @@ class Feed:
     def is_past(self, position: Position) -> bool:
         """Return whether it has read an event after this position."""
         return self._cursor is not None and self._cursor.position > position
-
-    def is_at(self, end: Floor | None) -> bool:
-        """Return whether it has read exactly up to an end of the log."""
-        at = self._cursor
-        return at is not None and Floor(at.position, at.event_id, at.origin) == end
 
     def join(self, follower: Follower) -> None:
         """Add a follower."""

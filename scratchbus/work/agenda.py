@@ -19,11 +19,10 @@ from scratchbus.domain.values import Duration, check_page
 from scratchbus.engine.retry_limits import JITTER, backoff
 from scratchbus.engine.steps import Abandoned, Step, ask_all, batches
 from scratchbus.errors import Conflict, NotFound, ScratchbusError
-from scratchbus.eventlog.below_floor import Floor
 from scratchbus.eventlog.keys import SYSTEM_PAGE
 from scratchbus.eventlog.layouts import SPAN
 from scratchbus.eventlog.log_entry import LogEntry
-from scratchbus.eventlog.tail import Feed, read_end
+from scratchbus.eventlog.tail import Feed
 from scratchbus.readmodel.queries import page_names
 from scratchbus.readmodel.scope import Core
 from scratchbus.subscriptions.consumer import NAP, TRANSIENT_ERRORS
@@ -140,7 +139,6 @@ class Agenda:
         self._feeds: list[Feed] = []
         self._has_left = False
         self._is_lost = True  # the pages have to be read
-        self._ends: dict[int, Floor] = {}  # of the shards' logs, before the pages were last read
         self._offered: dict[str, None] = {}  # pages, in order; the feeds' threads add, the worker's removes
         self._bounds = RankedPages()
         self._asleep = RankedPages()
@@ -249,9 +247,8 @@ class Agenda:
             self._wake()
 
     def resync(self) -> None:
-        """Read all pages again, unless the feeds are where the logs ended before that was last done."""
-        if any(feed.has_begun and not feed.is_at(self._ends.get(feed.shard)) for feed in self._feeds):
-            self._is_lost = True
+        """Read all pages again."""
+        self._is_lost = True
         self._wake()
 
     # -- the pages -----------------------------------------------------------------------------------------------------
@@ -260,8 +257,6 @@ class Agenda:
         if self._is_lost:
             self._is_lost = False
             try:
-                for shard in self.shards:
-                    self._ends[shard] = yield from read_end(self._core.log, shard)
                 tops = yield from self._read_priorities()
             except BaseException:
                 self._is_lost = True

@@ -585,20 +585,6 @@ def test_an_idle_pick_returns_when_the_first_observation_becomes_ready(bus, page
     assert idle.soonest == millis(times[1])
 
 
-def test_a_worker_that_begins_to_wait_does_not_ask_again(bus, page, monkeypatch):
-    page.claim(page.add("observation", "held").id, ttl="1h")
-    with bus.work("executors", pages="main") as jobs:
-        seek, feed = jobs._agenda.seek, bus.feeds.feed(bus.core.log.shard("main"))
-        assert bus.converse(seek()) > 60
-        with monkeypatch.context() as patch:
-            patch.delattr(agenda, "pick")  # nothing has happened since
-            bus.converse(feed.advance(1))
-            assert bus.converse(seek()) > 60
-        page.add("observation", "free")
-        bus.converse(feed.advance(1))
-        assert bus.converse(seek()).observation.content == "free"
-
-
 def test_an_idle_worker_wakes_when_a_claim_is_released_or_lapses(bus, page):
     held = page.add("observation", "held")
     claim = page.claim(held.id, by="someone", ttl="1h")
