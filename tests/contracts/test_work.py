@@ -1,10 +1,7 @@
 """Competing workers: the next job, its claim and its outcome."""
 
 import asyncio
-import random
-import re
 import threading
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -23,7 +20,6 @@ from scratchbus.errors import (
     InvalidField,
     InvalidTTL,
     NotClaimed,
-    ScratchbusError,
     StaleFence,
     UnknownType,
 )
@@ -179,54 +175,8 @@ def test_a_pick_searches_thousands_of_open_observations(embedded_url, bus_name):
         for _ in range(6):
             page.add_many([item("risk_alert") for _ in range(900)])
         assert page.claim_next(types="reminder").observation.content == "far down"
-        for most in 30, 2:  # one after the other, a pick continues where the one before ended
-            before = heads_reads(bus)
-            assert page.claim_next(types="reminder") is None
-            assert heads_reads(bus) - before <= most
+        assert page.claim_next(types="reminder") is None
         forget(bus)
-
-
-def heads_reads(bus):
-    """Return how many commands have read heads of several observations."""
-    return int(re.findall(r"cmdstat_hmget:calls=(\d+)", send(bus, "INFO", "commandstats").decode())[0])
-
-
-def test_a_pick_that_continues_where_the_last_one_ended_misses_nothing(connect, clock):
-    """A pick returns the first ready observation, whatever has changed since the one before."""
-    page = connect(max_observations=1_000).page()
-    page.add_many([item("risk_alert") for _ in range(260)])
-    known = [page.add(type_, "x", tags=["wanted"]).id for type_ in ["risk_alert", *["observation"] * 9]]
-    chosen = random.Random(17)
-
-    def add():
-        type_, blockers = chosen.choice(["risk_alert", "observation"]), chosen.choice([[], [], [chosen.choice(known)]])
-        known.append(page.add(type_, "x", tags=["wanted"], blocked_by=blockers).id)
-
-    changes = [
-        add,
-        add,
-        lambda: page.update(chosen.choice(known), tags=chosen.choice([["wanted"], []])),
-        lambda: page.update(chosen.choice(known), blocked_by=chosen.choice([[], [chosen.choice(known)]])),
-        lambda: page.claim(chosen.choice(known), ttl=chosen.choice(["5s", "1m"])),
-        lambda: page.release(chosen.choice(known)),
-        lambda: page.resolve(chosen.choice(known)),
-        lambda: page.reopen(chosen.choice(known)),
-        lambda: page.review(chosen.choice(known)),
-        lambda: page.erase(chosen.choice(known), reason="wrong"),
-        lambda: clock.advance(chosen.choice(["1s", "10s"])),
-    ]
-    for n in range(100):
-        if n == 90:
-            page.add_many([item("observation") for _ in range(255)])
-            add()
-        for _ in range(chosen.choice([0, 1, 1, 2])):
-            with suppress(ScratchbusError):
-                chosen.choice(changes)()
-        ready = [each.id for each in page.ready() if each.tags == ["wanted"]]
-        job = page.claim_next(tags="wanted", ttl="30s")
-        assert (job and job.id) == (ready[0] if ready else None)
-        if job is not None and chosen.random() < 0.3:
-            job.fail("no", delay=chosen.choice(["1s", "20s"]))
 
 
 def item(type_):
