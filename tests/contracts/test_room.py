@@ -1,6 +1,5 @@
 """Full pages: displacement and refusal."""
 
-import re
 from contextlib import suppress
 from datetime import timedelta
 
@@ -12,7 +11,7 @@ from scratchbus.domain.values import millis
 from scratchbus.errors import InvalidField, PageFull
 from scratchbus.telemetry.counters import counts
 from tests.engines import ALL
-from tests.inspection import all_events, log_length, project, send
+from tests.inspection import all_events, log_length, project
 
 pytestmark = pytest.mark.engines(*ALL)
 
@@ -345,26 +344,3 @@ def test_hundreds_of_expired_observations_make_room_at_once(connect, clock):
     clock.advance("11s")
     page.add("observation", "new")
     assert contents(page) == ["new"]
-
-
-@pytest.mark.engines("embedded")
-def test_a_batch_on_a_full_page_looks_for_expired_observations_once(connect, clock):
-    """Those that others have retired stay due until a projector folds that."""
-    bus = connect(max_observations=1_001)
-    page = bus.page()
-
-    def add(count, **fields):
-        page.add_many([NewObservation(type="observation", content="x", **fields)] * count)
-
-    def searches():
-        return int(re.search(rb"cmdstat_zrangebyscore:calls=(\d+)", send(bus, "INFO", "commandstats"))[1])
-
-    add(1_000, ttl="1m")
-    add(1)
-    project(bus)
-    clock.advance("2m")
-    add(20)  # instead of 1,000 expired ones, which stay due
-    add(980)
-    before = searches()
-    add(30)
-    assert searches() == before + 1

@@ -86,15 +86,12 @@ function clear_room(...) -- created on first use
     end
   end
 
-  local expired = expired_here() -- once for all of the batch: no more expire meanwhile
-
   function clear_room(priority, id, subject)
     local n = 0
-    for _, old in ipairs(expired) do
+    for _, old in ipairs(expired_here()) do
       n = n + 1
       retire(old, id .. '.x' .. n, own_body('@EXPIRED@'))
     end
-    expired = {}
     while size >= ROOM do
       local old = ON_FULL == 'displace' and victim(priority)
       if not old then return false end
