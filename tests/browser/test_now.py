@@ -32,21 +32,6 @@ def test_changes_appear_without_a_reload(console: Console, bus: Bus) -> None:
 
 
 @pytest.mark.browser
-def test_a_few_changes_of_a_long_page_do_not_load_it_again(console: Console, served: Served) -> None:
-    """They are asked for one by one, up to a share of the rows."""
-    loads = list[str]()
-    with Bus.connect(served.url, source="daemon", max_observations=1000) as bus:
-        page = bus.page("now:long")
-        page.add_many([NewObservation(type="observation", content="x")] * 700)
-        window = console.open("#/now?page=now:long")
-        expect(window.locator(".toolbar-count")).to_have_text("700 observations")
-        window.on("request", lambda asked: loads.append(asked.url) if "/now:long/observations?" in asked.url else None)
-        page.add_many([NewObservation(type="observation", content="y")] * 14)
-        expect(window.locator(".toolbar-count")).to_have_text("714 observations")
-    assert loads == []
-
-
-@pytest.mark.browser
 def test_an_observation_of_a_whole_second_is_older_than_those_after_it(
     open_console: Opened, served: Served, bus: Bus
 ) -> None:

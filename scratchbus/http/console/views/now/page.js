@@ -9,8 +9,7 @@ import { isPast, moment } from "../../lib/time.js";
 
 const MAX_OBSERVATIONS = 20_000;
 const FIRST = 100; // the most urgent observations, shown while a long page is loaded
-const FEW = 12; // up to so many changed observations are asked for one by one,
-const SHARE = 1 / 50; // or up to this share of the rows: then a load of the page costs as much
+const FEW = 12; // up to so many changed observations are asked for one by one
 
 /** Return {rows, error, loaded, progress, more, reload, away}; `progress` is how many rows of a long page have been loaded so far; `names` are statuses, of which unknown ones, half typed, do not count; none for all open ones. */
 export function usePage(page, names) {
@@ -24,14 +23,14 @@ export function usePage(page, names) {
   const [progress, setProgress] = useState(0);
   const { data, error, reload } = useLoad(async (signal) => {
     const changed = (arriving.current = new Set());
-    const isFirst = !isPast.peek() && !without.peek() && (!statuses.length || statuses.includes("active"));
-    let urgent = !data && isFirst && read(pagePath(page, "active"), { limit: FIRST }, { signal }).catch(() => null);
+    let asksForFirst = !isPast.peek() && !without.peek() && (!statuses.length || statuses.includes("active"));
     const onProgress = async (size) => {
-      const answer = await urgent;
-      if (arriving.current !== changed) return; // the whole page has come, or is loaded again
       setProgress(size);
-      if (answer && urgent) kept.value = new Map([...answer.items.filter(({ id }) => !changed.has(id)).map((each) => [each.id, whole(each)]), ...[...kept.peek()].filter(([id]) => changed.has(id))]);
-      urgent = null;
+      if (!asksForFirst) return;
+      asksForFirst = false;
+      const answer = await read(pagePath(page, "active"), { limit: FIRST }, { signal }).catch(() => null);
+      if (!answer || arriving.current !== changed) return; // the whole page has come, or is loaded again
+      kept.value = new Map([...answer.items.filter(({ id }) => !changed.has(id)).map((each) => [each.id, whole(each)]), ...[...kept.peek()].filter(([id]) => changed.has(id))]);
     };
     return { ...(await listPage(page, statuses, MAX_OBSERVATIONS, { signal, onProgress: data ? undefined : onProgress })), changed };
   }, [page, key]);
@@ -55,7 +54,7 @@ export function usePage(page, names) {
   return { rows, error, loaded: data !== null, progress, more: data?.more ?? false, reload, away };
 }
 
-/** Ask again for what events change, a few at once; many are one load of the page, which may have thousands of rows. Return {stop, ask(ids)}. */
+/** Ask again for what events change, a few at once; many are one load of the page. Return {stop, ask(ids)}. */
 function follow(page, statuses, kept, reload, arriving) {
   const changed = new Set();
   let running = false;
@@ -64,7 +63,7 @@ function follow(page, statuses, kept, reload, arriving) {
     while (changed.size && !isPast.peek()) {
       const ids = [...changed];
       changed.clear();
-      if (ids.length > Math.max(FEW, kept.peek().size * SHARE)) await reload();
+      if (ids.length > FEW) await reload();
       else await Promise.all(ids.map((id) => refresh(page, id, statuses, kept)));
     }
     running = false;
