@@ -182,22 +182,22 @@ def undo_if_cancelled(step: Step[T], undo: Callable[[], Step[object]]) -> Step[T
 def side_by_side(conversations: Sequence[Step[T]]) -> Step[list[T]]:
     """Return the results of conversations that mostly read: what they read next is sent in one call per shard.
 
-    Writes, and whatever else they request, are done alone. An error of such a call, or of one of them, ends all.
+    Writes, and whatever else they request, are done alone. If a joint call fails, each of its reads is made alone, and
+    its conversation gets the error. An error of one of the conversations ends all.
     """
     results: dict[int, T] = {}
-    replies: dict[int, Any] = dict.fromkeys(range(len(conversations)))
-    while replies:
-        reads: dict[int, list[tuple[int, Call]]] = {}
-        for number, reply in replies.items():
-            read = yield from _next_read(conversations[number], reply)
+    answers: dict[int, Any] = dict.fromkeys(range(len(conversations)))
+    while answers:
+        reads: dict[int, dict[int, Call]] = {}
+        for number, answer in answers.items():
+            read = yield from _next_read(conversations[number], answer)
             if isinstance(read, _Ended):
                 results[number] = read.result
             else:
-                reads.setdefault(read.shard, []).append((number, read))
-        replies = {}
-        for shard, group in reads.items():
-            found = iter((yield Call(shard, tuple(command for _, read in group for command in read.commands))))
-            replies |= {number: [*islice(found, len(read.commands))] for number, read in group}
+                reads.setdefault(read.shard, {})[number] = read
+        answers = {}
+        for group in reads.values():
+            answers |= zip(group, (yield from _answers([*group.values()])), strict=True)
     return [results[number] for number in range(len(conversations))]
 
 
@@ -205,9 +205,26 @@ class _Ended(NamedTuple):
     result: Any
 
 
+def _answers(reads: Sequence[Call]) -> Step[list[Any]]:
+    """Return the replies to reads of one shard, or the error of each."""
+    try:
+        found = iter((yield Call(reads[0].shard, tuple(command for read in reads for command in read.commands))))
+        return [[*islice(found, len(read.commands))] for read in reads]
+    except ScratchbusError as error:
+        if len(reads) == 1:
+            return [error]
+    answers: list[Any] = []
+    for read in reads:
+        try:
+            answers.append((yield read))
+        except ScratchbusError as error:
+            answers.append(error)
+    return answers
+
+
 def _next_read(conversation: Step[Any], reply: Any) -> Step[Call | _Ended]:
-    """Continue a conversation until it reads or ends; return that call, or its result."""
-    resume: Callable[[Any], Request] = conversation.send
+    """Continue a conversation, with a reply or an error, until it reads or ends; return that call, or its result."""
+    resume: Callable[[Any], Request] = conversation.throw if isinstance(reply, ScratchbusError) else conversation.send
     while True:
         try:
             request = resume(reply)

@@ -27,7 +27,7 @@ from scratchbus.readmodel.status import PageStatus
 from scratchbus.timetravel.cut import Cut, When, cut_at
 from scratchbus.timetravel.past import read_past
 
-_AT_ONCE, _READ_AT_ONCE = 500, 100  # pages counted at once; pages of which the observations are read at once
+_AT_ONCE, _READ_AT_ONCE = 500, 10  # pages counted at once; pages of which the observations are read at once
 
 
 def pages_as_of(core: Core, when: When) -> Step[list[PageStatus]]:

@@ -80,3 +80,20 @@ def test_an_error_that_no_conversation_handles_ends_all():
 
     with pytest.raises(PositionLost, match="lost"):
         drive(side_by_side([ask(0, "GET", "b"), fails()]), echo)
+
+
+def test_the_error_of_one_read_reaches_its_conversation_alone():
+    def reads(name):
+        try:
+            return (yield from ask(0, "GET", name))
+        except PositionLost:
+            return "lost"
+
+    def refuse(request):
+        if ("GET", "b") in request.commands:
+            raise PositionLost("b is gone")
+        return echo(request)
+
+    requests, results = drive(side_by_side([reads("a"), reads("b"), reads("c")]), refuse)
+    assert results == ["GET a", "lost", "GET c"]
+    assert [len(each.commands) for each in requests] == [3, 1, 1, 1]
