@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
+from itertools import chain
 from typing import NamedTuple, TypeVar
 
 from scratchbus.domain.position import Position
@@ -130,4 +131,9 @@ def entries_at(log: Log, positions: Sequence[Position]) -> Step[list[RawEntry]]:
         by_position |= {
             entry_position(entry, shard): entry for entry in (yield from _without_erased(log, shard, found))
         }
+    lost = [each for each in missing if each not in by_position and each > floor.position]
+    if lost:  # or one of these is at the end of a range that begins with a lost one
+        singly = chain.from_iterable((each.stream_id, each.stream_id, "1") for each in lost)
+        (reply,) = yield Call(shard, (_fetch(*singly, log=keys.log),))
+        by_position |= {entry_position(entry, shard): entry for entry in reply}
     return [by_position[each] for each in positions if each in by_position]

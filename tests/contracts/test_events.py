@@ -8,6 +8,8 @@ import pytest
 from scratchbus.domain.position import Position
 from scratchbus.errors import CodeTooOld, InvalidPosition, LogGap, LogRewound, PositionLost
 from scratchbus.eventlog import reader
+from scratchbus.eventlog.below_floor import entries_at
+from scratchbus.eventlog.raw_entries import entry_position
 from tests.engines import ONE
 from tests.inspection import entries, forget, keys_of, log_length, project, raw_append, send
 from tests.waiting import eventually
@@ -246,3 +248,13 @@ def test_wait_for_events_returns_whether_one_arrived(bus, page):
     assert bus.wait_for_events(ends, 0.02) is False
     page.add("observation", "x")
     assert bus.wait_for_events(ends, 5) is True
+
+
+def test_an_event_that_follows_a_lost_one_by_number_is_read(bus, page, clock):
+    for number in range(4):
+        page.add("observation", f"{number}")
+        clock.advance("1s")
+    positions = [event.position for event in bus.events()]
+    lost = positions[2]._replace(ms=positions[0].ms + 1)  # as before a failover
+    (entry,) = bus.converse(entries_at(bus.core.log, [lost, positions[3]]))
+    assert entry_position(entry, positions[3].shard) == positions[3]
