@@ -29,8 +29,10 @@ with imported_on_first_use(__name__):
 PREFIX: Final = "SCRATCHBUS_"
 URL_VARIABLE: Final = PREFIX + "URL"
 CONFIG_VARIABLE: Final = PREFIX + "CONFIG"
-MAX_SHARDS: Final = 16_384  # the slots of a cluster
 """The environment variables that name the engine and the settings file, unless the caller does."""
+
+MAX_SHARDS: Final = 16_384
+"""The slots of a cluster."""
 
 MAX_BUDGET: Final = 200_000
 """The most tokens that a tool or a request may ask for; programs are not limited."""

@@ -148,9 +148,12 @@ class Archiving(NamedTuple):
 
         Raises ArchiveBusy or FloorLost.
         """
-        found, heads = list[bytes](), self.keys.heads(page)
-        yield from scan_hash(self.keys.shard, lambda rows: found.extend(rows[::2]), heads, count=_HEADS_AT_ONCE)
-        subjects = [subject for subject in found if is_remembered(text_of(subject))]
+        subjects, heads = list[bytes](), self.keys.heads(page)
+
+        def take(rows: list[bytes]) -> None:
+            subjects.extend(subject for subject in rows[::2] if is_remembered(text_of(subject)))
+
+        yield from scan_hash(self.keys.shard, take, heads, count=_HEADS_AT_ONCE)
         for batch in batches(subjects, _HEADS_AT_ONCE):
             self._below((yield from self._do("over", *batch, heads=heads, session_end=over)))
 
