@@ -79,6 +79,24 @@ def test_a_signal_stops_the_work(number):
     assert signal.getsignal(number) is before
 
 
+def test_the_main_thread_sleeps_until_the_work_ends_or_a_signal_arrives(monkeypatch):
+    naps, wait = [], threading.Condition.wait
+
+    def recorded(self, timeout=None):
+        if threading.current_thread() is threading.main_thread():
+            naps.append(timeout)
+        return wait(self, timeout)
+
+    monkeypatch.setattr(threading.Condition, "wait", recorded)
+
+    def run(bus, stop):
+        signal_this_process()
+        assert stop.wait(30)
+
+    runtime.serve(connect, run)
+    assert set(naps) <= {runtime.GRACE, None}
+
+
 def test_work_that_does_not_stop_is_abandoned(monkeypatch):
     monkeypatch.setattr(runtime, "GRACE", 0.05)
     release = threading.Event()

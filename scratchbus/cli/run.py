@@ -18,13 +18,12 @@ from scratchbus.cli.invocation import Invocation, pass_invocation
 from scratchbus.cli.output import Cell
 from scratchbus.cli.serve import ServeArguments, http_server, serve_options
 from scratchbus.cli.status_view import connection_hint, engine_document, show_status
-from scratchbus.daemon import metrics_options, start_exporter
+from scratchbus.daemon import StopSignal, metrics_options, start_exporter
 from scratchbus.errors import EngineUnreachable, InvalidURL
 
 if TYPE_CHECKING:
     from scratchbus.daemon import DaemonRun
 
-_NAP = 0.1  # seconds that a stop may go unnoticed
 
 _MEMORY_ONLY = "memory:// is inside this process: no other process sees this bus, other than over HTTP; leave --url out"
 
@@ -93,8 +92,8 @@ def up(
 def _side_by_side(*runs: DaemonRun) -> DaemonRun:
     """Return a run that does all of these at once; when one of them ends or fails, all end."""
 
-    def run_all(bus: scratchbus.Bus, stop: threading.Event) -> None:
-        finished = threading.Event()
+    def run_all(bus: scratchbus.Bus, stop: StopSignal) -> None:
+        finished = StopSignal()
         failures: list[BaseException] = []
 
         def work(run: DaemonRun) -> None:
@@ -108,9 +107,8 @@ def _side_by_side(*runs: DaemonRun) -> DaemonRun:
         threads = [threading.Thread(target=work, args=(run,), name=run.__name__, daemon=True) for run in runs]
         for thread in threads:
             thread.start()
-        while not stop.is_set() and not finished.wait(_NAP):
-            pass
-        finished.set()
+        with stop.calling(finished.set):
+            finished.wait()
         for thread in threads:
             thread.join()
         if failures:

@@ -42,6 +42,7 @@ from scratchbus.domain.yaml_model import TypeName as TypeName
 from scratchbus.domain.yaml_model import YamlModel as YamlModel
 from scratchbus.domain.yaml_model import YamlProblem as YamlProblem
 from scratchbus.domain.yaml_model import YamlText as YamlText
+from scratchbus.engine.waits import StopSignal as StopSignal
 from scratchbus.readmodel.projector import run_projector as run_projector
 from scratchbus.scheduling.expiry import run_expirer as run_expirer
 from scratchbus.telemetry.counters import counts as counts

@@ -6,11 +6,12 @@ import gc
 import logging
 import os
 import signal
+import socket
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from types import FrameType
 from typing import Any
 
@@ -18,6 +19,7 @@ import structlog
 
 from scratchbus import Bus
 from scratchbus.engine.retry_limits import JITTER
+from scratchbus.engine.waits import StopSignal
 from scratchbus.errors import (
     ArchiveUnavailable,
     Behind,
@@ -65,9 +67,8 @@ _FIRST_PAUSE = 0.1
 _MAX_PAUSE = 2.0
 _SETTLED = 10.0  # seconds of work after which the next pause is a short one again
 _PROOF = 2.0  # seconds of work after which recovery is logged
-_NAP = 0.1  # seconds that a signal may go unnoticed
 
-DaemonRun = Callable[[Bus, threading.Event], None]
+DaemonRun = Callable[[Bus, StopSignal], None]
 """The work of a daemon: it runs until the event is set, or until it is done."""
 
 logger = structlog.get_logger(__name__)
@@ -126,7 +127,7 @@ def serve(connect: Callable[[], Bus], run: DaemonRun, *, patient: bool = True) -
     not start an embedded engine that someone stopped. Any other error ends the work and is raised here. Call this from
     the main thread. A second signal ends the process at once.
     """
-    stop, done = threading.Event(), threading.Event()
+    stop, done = StopSignal(), StopSignal()
     failure: list[BaseException] = []
 
     def work() -> None:
@@ -139,11 +140,11 @@ def serve(connect: Callable[[], Bus], run: DaemonRun, *, patient: bool = True) -
 
     import_all()  # before the code on disk can change
     gc.freeze()  # so that collections during folds skip the objects loaded so far
-    with _signals_set(stop):
+    with _signals() as signals, stop.calling(signals.wake), done.calling(signals.wake):
         logger.info("started")
         threading.Thread(target=work, name="work", daemon=True).start()
-        while not done.wait(_NAP) and not stop.is_set():
-            pass
+        signals.wait()
+        stop.set()
         if not done.wait(GRACE):
             logger.warning("stopped in the middle of its work")
     if failure:
@@ -151,7 +152,7 @@ def serve(connect: Callable[[], Bus], run: DaemonRun, *, patient: bool = True) -
     logger.info("stopped")
 
 
-def _keep_running(connect: Callable[[], Bus], run: DaemonRun, stop: threading.Event, patient: bool) -> None:
+def _keep_running(connect: Callable[[], Bus], run: DaemonRun, stop: StopSignal, patient: bool) -> None:
     attempt, wait_log = 0, _WaitLog()
     with ExitStack() as open_bus:
         bus: Bus | None = None
@@ -212,17 +213,51 @@ def pause(attempt: int) -> float:
     return JITTER.uniform(longest / 2, longest)
 
 
+class _Signals:
+    """A pair of sockets that wakes the main thread.
+
+    Python handles a signal in the main thread, which a signal that arrives just before a wait does not wake.
+    """
+
+    def __init__(self) -> None:
+        self._reader, self._writer = socket.socketpair()
+        self._writer.setblocking(False)
+
+    def fileno(self) -> int:
+        """Return the descriptor that Python writes to when a signal arrives."""
+        return self._writer.fileno()
+
+    def wake(self) -> None:
+        """End the wait."""
+        with suppress(OSError):  # it is full, or the wait has ended
+            self._writer.send(b"\0")
+
+    def wait(self) -> None:
+        """Wait for `wake`, or for a signal that has been handled."""
+        while self._reader.recv(1) != b"\0":  # for a signal, Python writes its number
+            pass
+
+    def close(self) -> None:
+        """Close both sockets."""
+        self._reader.close()
+        self._writer.close()
+
+
 @contextmanager
-def _signals_set(stop: threading.Event) -> Iterator[None]:
-    """Set the event on the first SIGTERM or SIGINT; the second has its default effect."""
+def _signals() -> Iterator[_Signals]:
+    """Wake the main thread on the first SIGTERM or SIGINT; the second has its default effect."""
+    signals = _Signals()
 
     def on_signal(number: int, _: FrameType | None) -> None:
         signal.signal(number, signal.SIG_DFL)
-        stop.set()
+        signals.wake()
 
+    woken_before = signal.set_wakeup_fd(signals.fileno(), warn_on_full_buffer=False)
     before = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        yield
+        yield signals
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        signal.set_wakeup_fd(woken_before)
+        signals.close()

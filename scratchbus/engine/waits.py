@@ -3,13 +3,43 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Awaitable, Callable, Iterable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from scratchbus.engine.lazy_packages import asyncio
 
 T = TypeVar("T")
+
+
+class StopSignal(threading.Event):
+    """An event that also calls functions when it is set, so that a wait for something else need not check it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._functions: list[Callable[[], object]] = []
+        self._guard = threading.Lock()
+
+    def set(self) -> None:
+        """Set it, and call the functions. Not for signal handlers, which may interrupt a thread that holds a lock."""
+        super().set()
+        with self._guard:
+            functions = list(self._functions)
+        for function in functions:
+            function()
+
+    @contextmanager
+    def calling(self, function: Callable[[], object]) -> Iterator[None]:
+        """Call this function when the event is set inside, or at once if it is; perhaps twice."""
+        with self._guard:
+            self._functions.append(function)
+        try:
+            if self.is_set():
+                function()
+            yield
+        finally:
+            with self._guard:
+                self._functions.remove(function)
 
 
 def wait(event: threading.Event, seconds: float | None) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import getpass
 import signal
@@ -20,7 +21,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 import scratchbus
-from scratchbus.daemon import exit_within, listen
+from scratchbus.daemon import StopSignal, exit_within, listen
 from scratchbus.errors import InvalidSource, SettingsError, shown
 from scratchbus.http.app import create_app
 from scratchbus.http.callers import Callers, LocalUser, TokenHolders
@@ -31,7 +32,7 @@ from scratchbus.http.server import Server
 GRACE: Final = 1.0
 """Seconds after a signal until the process exits, even if clients are still reading."""
 
-_NAP: Final = 0.1  # seconds that a stop may go unnoticed
+_NAP: Final = 0.1  # seconds between checks whether a server that has not started ever will
 
 
 @dataclass(frozen=True)
@@ -77,11 +78,12 @@ def run(options: ServeOptions, when_ready: Callable[[Serving], None]) -> None:
 def serving_beside(options: ServeOptions) -> Iterator[Serving]:
     """Serve in a thread while the `with` lasts. Raises SettingsError, and RuntimeError if the server does not start."""
     config, listener, serving = _prepared(options)
-    ready, stop = threading.Event(), threading.Event()
+    ready, stop = threading.Event(), StopSignal()
 
     async def stopped() -> None:
-        while not stop.is_set():  # noqa: ASYNC110 - a thread sets it
-            await anyio.sleep(_NAP)
+        loop, is_over = asyncio.get_running_loop(), asyncio.Event()
+        with stop.calling(lambda: loop.call_soon_threadsafe(is_over.set)):
+            await is_over.wait()
 
     thread = threading.Thread(target=_run, args=(config, listener, ready.set, stopped), name="http", daemon=True)
     thread.start()
