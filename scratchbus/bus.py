@@ -56,7 +56,8 @@ class Bus(Memories):
         self._reader = opened.target.reader()
         self.converse = self._engine.run
         self.core = opened.core
-        self.feeds = tail_readers.Feeds(self.core.log, self._reader)
+        target, log = opened.target, self.core.log
+        self.feeds = tail_readers.Feeds(log, self._reader, target.reader, can_break_off=target.kind != "memory")
         self.keeper = Keeper(self.converse)
         self._new_page = page_facade.Page  # imported here, so that the first addition does not wait for it
         try:

@@ -66,7 +66,13 @@ class AsyncBus(AsyncMemories):
         # self.converse = self._engine.run
         # end
         self.core = opened.core
+        # asyncio only:
         self.feeds = tail_readers.AsyncFeeds(self.core.log, self._reader)
+        # end
+        # blocking only:
+        # target, log = opened.target, self.core.log
+        # self.feeds = tail_readers.Feeds(log, self._reader, target.reader, can_break_off=target.kind != "memory")
+        # end
         self.keeper = AsyncKeeper(self.converse)
         self._new_page = page_facade.AsyncPage  # imported here, so that the first addition does not wait for it
         # blocking only:

@@ -19,6 +19,7 @@ from scratchbus.engine.waits import cancel_all, wait_async
 from scratchbus.errors import LogError, ScratchbusError
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.log_entry import LogEntry
+from scratchbus.eventlog.log_wait import LogWait
 from scratchbus.eventlog.reader import MAX_BLOCK_MS, STOPPABLE_BLOCK_MS
 from scratchbus.eventlog.tail import Feed, joined
 from scratchbus.telemetry.logs import stderr_logger
@@ -57,11 +58,20 @@ class _Alarm:
 
 
 class Feeds:
-    """The tails of a Bus, by shard."""
+    """The tails of a Bus, by shard, and its `waits` for events after stored positions.
 
-    def __init__(self, log: Log, reader: Engine) -> None:
+    `new_reader` makes a driver for a call that waits on the log; not every engine notices that one is broken off.
+    """
+
+    def __init__(
+        self, log: Log, reader: Engine, new_reader: Callable[[], Engine], *, can_break_off: bool = True
+    ) -> None:
         self._log = log
         self._reader = reader
+        self.new_reader = new_reader
+        self.can_break_off = can_break_off
+        self.waits = set[LogWait]()
+        self.waits = set[LogWait]()
         self._closed = threading.Event()
         self.reset_after_fork()
         reset_in_forks(self)
@@ -103,9 +113,9 @@ class Feeds:
         """Run a conversation that may block for long, on connections without a time-out. Raises BusClosed."""
         return self._reader.run(conversation)
 
-    def wait_behind(self, behind: Mapping[int, Position], seconds: float) -> bool:
-        """Wait until a shard may have an event after its position here; return whether one may."""
-        woken = threading.Event()
+    def wait_behind(self, behind: Mapping[int, Position], seconds: float, woken: threading.Event | None = None) -> bool:
+        """Wait until a shard may have an event after its position here, or `woken` is set; return whether one may."""
+        woken = woken or threading.Event()
         feeds, alarm = [self.feed(shard) for shard in behind], _Alarm(woken.set)
         with joined([(feed, alarm) for feed in feeds]):
             if any(map(Feed.is_past, feeds, behind.values())):
@@ -117,6 +127,8 @@ class Feeds:
         """Stop reading, and wake all followers."""
         self._closed.set()
         self._reader.break_off()
+        for wait in list(self.waits):
+            wait.close()
         for tail_reader in list(self._feeds.values()):
             tail_reader.feed.resync()
 

@@ -8,6 +8,7 @@ from collections import Counter
 from scratchbus.engine.retry_limits import JITTER
 from scratchbus.errors import ArchiveError, LogError, ScratchbusError, StateTooOld
 from scratchbus.eventlog.checkpoint import Checkpoint, Outcome
+from scratchbus.eventlog.log_wait import LogWait, waiting
 from scratchbus.readmodel import snapshots
 from scratchbus.readmodel.catch_up import MAX_CHUNKS, fold_once
 from scratchbus.readmodel.commits import FoldStep
@@ -22,6 +23,11 @@ def run_projector(bus: Host, stop: threading.Event) -> None:
 
     If a shard's log or archive cannot be read, raises that error after a turn over the other shards.
     """
+    with waiting(bus.core.log, bus.feeds, stop) as log_wait:
+        _project(bus, stop, log_wait)
+
+
+def _project(bus: Host, stop: threading.Event, log_wait: LogWait) -> None:
     log = bus.core.log
     checkpoints: dict[int, Checkpoint] = {}
     since: Counter[str] = Counter()
@@ -42,7 +48,7 @@ def run_projector(bus: Host, stop: threading.Event) -> None:
             raise failure
         if is_idle:
             _take_snapshots(bus, since, stop)
-            bus.wait_for_events({shard: checkpoint.position for shard, checkpoint in checkpoints.items()})
+            log_wait.wait({shard: checkpoint.position for shard, checkpoint in checkpoints.items()})
 
 
 def _fold(bus: Host, shard: int, known: Checkpoint | None) -> tuple[FoldStep, Checkpoint]:

@@ -22,6 +22,7 @@ from scratchbus.eventlog.append import append
 from scratchbus.eventlog.checkpoint import checkpoint_key
 from scratchbus.eventlog.ids import new_event_id
 from scratchbus.eventlog.layouts import LUA, Head
+from scratchbus.eventlog.log_wait import LogWait, waiting
 from scratchbus.eventlog.raw_entries import text_of
 from scratchbus.eventlog.writes import Op, Write
 from scratchbus.readmodel.catch_up import await_fold
@@ -143,8 +144,18 @@ def run_expirer(bus: Host, stop: threading.Event) -> None:
 
     Raises the errors of either, such as EngineError if the engine goes away.
     """
+    with waiting(bus.core.log, bus.feeds, stop) as log_wait:
+        _run_jobs(bus, stop, log_wait)
+
+
+def _run_jobs(bus: Host, stop: threading.Event, log_wait: LogWait) -> None:
     interval = bus.core.settings.seconds("sweep_interval")
     failures: list[Exception] = []
+
+    def fail(problem: Exception) -> None:
+        failures.append(problem)
+        log_wait.end()
+
     # The debug executor runs jobs in the scheduler's own thread, a daemon. The threads of APScheduler's pool are joined
     # when the interpreter exits, so that an engine that hangs would keep the process from ending.
     scheduler = BackgroundScheduler(
@@ -153,16 +164,16 @@ def run_expirer(bus: Host, stop: threading.Event) -> None:
         job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
         timezone=UTC,
     )
-    scheduler.add_job(_sweep_job, "interval", (bus, stop, failures), seconds=interval, next_run_time=datetime.now(UTC))
+    scheduler.add_job(_sweep_job, "interval", (bus, stop, fail), seconds=interval, next_run_time=datetime.now(UTC))
     scheduler.add_job(_evict_job, "interval", (bus,), hours=1, next_run_time=datetime.now(UTC))
     scheduler.start()
     try:
-        _follow_reminders(bus, stop, failures, scheduler.wakeup)
+        _follow_reminders(bus, stop, failures, scheduler.wakeup, log_wait)
     finally:
         scheduler.shutdown()
 
 
-def _sweep_job(bus: Host, stop: threading.Event, failures: list[Exception]) -> None:
+def _sweep_job(bus: Host, stop: threading.Event, fail: Callable[[Exception], None]) -> None:
     """Sweep and page out by turns until neither is behind, so that under load one does not hold up the other."""
     core, is_all = bus.core, False
     while not (is_all or stop.is_set()):
@@ -170,7 +181,7 @@ def _sweep_job(bus: Host, stop: threading.Event, failures: list[Exception]) -> N
             count = bus.converse(sweep(core, _PATIENCE, stop.is_set))
             documents, is_all = bus.converse(page_out(core, core.settings.ms("keep_final")))
         except Exception as problem:  # raised where reminders are followed
-            failures.append(problem)
+            fail(problem)
             return
         if count:
             logger.info("events fell due", events=count)
@@ -189,7 +200,11 @@ def _evict_job(bus: Host) -> None:
 
 
 def _follow_reminders(
-    bus: Host, stop: threading.Event, failures: list[Exception], wake_scheduler: Callable[[], None]
+    bus: Host,
+    stop: threading.Event,
+    failures: list[Exception],
+    wake_scheduler: Callable[[], None],
+    log_wait: LogWait,
 ) -> None:
     """Store the reminders' position in the engine, so that none is missed while no expirer runs."""
     while not stop.is_set():
@@ -198,4 +213,4 @@ def _follow_reminders(
             raise failures[0]
         positions, has_moved = bus.converse(react(bus.core))
         if not has_moved:
-            bus.wait_for_events(positions)
+            log_wait.wait(positions)

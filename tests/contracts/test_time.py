@@ -1,7 +1,9 @@
 """Time: expiry, auto-archive, lapsed claims and reminders, each appended exactly once."""
 
+import re
 import sys
 import threading
+import time
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import pairwise
@@ -11,6 +13,7 @@ import pytest
 from scratchbus import NewObservation
 from scratchbus.domain.position import BusPosition
 from scratchbus.engine.steps import Pause
+from scratchbus.engine.waits import StopSignal
 from scratchbus.errors import (
     CodeTooOld,
     EngineUnreachable,
@@ -20,6 +23,8 @@ from scratchbus.errors import (
     NotChangeable,
     UnknownField,
 )
+from scratchbus.eventlog import log_wait
+from scratchbus.readmodel.projector import run_projector
 from scratchbus.scheduling import expiry, reminders
 from scratchbus.scheduling.expiry import run_expirer, sweep
 from scratchbus.scheduling.reminders import react, remind
@@ -442,6 +447,9 @@ def test_an_invalid_trigger_is_refused(bus, page, trigger, error):
     assert log_length(bus) == 0
 
 
+_CALLS = re.compile(r"^cmdstat_(\w+):calls=(\d+)", re.MULTILINE)
+
+
 def last_event_is(page, id, kind):
     return kinds(page, id)[-1] == kind
 
@@ -470,6 +478,33 @@ def test_a_running_expirer_expires_archives_and_reminds(connect):
         thread.join(30)
     assert not thread.is_alive()
     assert page.get(expiring.id).reason_code == "expired"
+
+
+@pytest.mark.engines("embedded")
+def test_an_idle_projector_and_expirer_wait_on_the_log_until_they_are_stopped(connect, monkeypatch):
+    monkeypatch.setattr(log_wait, "STOPPABLE_BLOCK_MS", 20)
+    bus, stop = connect(sweep_interval="20ms"), StopSignal()
+    bus.page().add("observation", "x")
+
+    def calls():
+        return {name: int(count) for name, count in _CALLS.findall(send(bus, "INFO", "commandstats").decode())}
+
+    threads = [threading.Thread(target=run, args=(bus, stop)) for run in (run_projector, run_expirer)]
+    for thread in threads:
+        thread.start()
+    try:
+        eventually(lambda: "blocked_clients:2" in send(bus, "INFO", "clients").decode())
+        before, started_at, sweeps = calls(), time.monotonic(), counts.sweeps
+        eventually(lambda: counts.sweeps > sweeps + 40)  # much longer than a short wait
+        after, seconds = calls(), time.monotonic() - started_at
+    finally:
+        stopped_at = time.monotonic()
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert time.monotonic() - stopped_at < 3
+    sent = {name: after[name] - before.get(name, 0) for name in after}
+    assert sent["xread"] <= 2 * (1 + seconds / 5)
 
 
 def trim(bus, keys, _):
