@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from scratchbus.engine.at_fork import reset_in_forks
 from scratchbus.engine.lazy_packages import asyncio
-from scratchbus.engine.waits import cancel_all
+from scratchbus.engine.waits import cancel_all, wait_async
 from scratchbus.telemetry.logs import stderr_logger
 
 if TYPE_CHECKING:
     from scratchbus.engine.steps import Step
 
 CHECK_SECONDS = 0.1
-"""Seconds between two checks for what is due."""
+"""Seconds between two checks for what is due while something fails or acks are pending."""
 
 MAX_PAUSE = 5.0
 """The most seconds between two attempts at a renewal that keeps failing."""
@@ -37,10 +37,16 @@ logger = stderr_logger()
 class Renewable(Protocol):
     """A lease or claim to renew, or a live page whose clock must be updated.
 
-    If its renewal keeps failing, it is tried again after `max_pause` seconds at the latest.
+    It is checked at least every `check_seconds`. If its renewal keeps failing, it is tried again after `max_pause`
+    seconds at the latest.
     """
 
     max_pause: float
+
+    @property
+    def check_seconds(self) -> float:
+        """The most seconds until the next check whether it is due."""
+        ...
 
     def is_due(self, now: float) -> bool:
         """Return whether it is time to renew it, by the monotonic clock (seconds)."""
@@ -69,6 +75,12 @@ class FailedRenewals:
         self._failed[id(renewable)] = pause, time.monotonic() + pause
         logger.warning("a renewal failed; trying again", reason=f"{type(problem).__name__}: {problem}")
 
+    def seconds(self, renewables: list[Renewable]) -> float:
+        """Return the seconds until the next check for what is due."""
+        if self._failed:
+            return CHECK_SECONDS
+        return min((each.check_seconds for each in renewables), default=CHECK_SECONDS)
+
     def remove(self, renewable: Renewable) -> None:
         """Forget the failures of what was renewed, or need not be any longer."""
         self._failed.pop(id(renewable), None)
@@ -88,6 +100,8 @@ class Keeper:
         self._renewables: list[Renewable] = []
         self._failures = FailedRenewals()
         self._lock = threading.Lock()
+        self._woken = threading.Event()
+        self._pause = 0.0
         self._is_running = False
 
     def add(self, renewable: Renewable) -> None:
@@ -99,6 +113,8 @@ class Keeper:
                 threading.Thread(target=self._renew_due, name="keeper", daemon=True).start()  # it waits for the lock
                 self._is_running = True
             self._renewables.append(renewable)
+            if renewable.check_seconds < self._pause:
+                self._woken.set()
 
     def remove(self, renewable: Renewable) -> None:
         """Stop renewing this."""
@@ -112,14 +128,17 @@ class Keeper:
         with self._lock:
             self._closed.set()
             self._renewables.clear()
+            self._woken.set()
 
     def _renew_due(self) -> None:
         while True:
             with self._lock:
                 due = self._failures.due(self._renewables)
                 if not self._renewables:
-                    self._is_running = False
+                    self._is_running, self._pause = False, 0.0
                     return
+                self._woken.clear()
+                self._pause = 0.0
             for renewable in due:
                 try:
                     self._run(renewable.keep())
@@ -131,7 +150,9 @@ class Keeper:
                             self._failures.add(renewable, problem)
                 else:
                     self._failures.remove(renewable)
-            self._closed.wait(CHECK_SECONDS)
+            with self._lock:
+                pause = self._pause = self._failures.seconds(self._renewables)
+            self._woken.wait(pause)
 
 
 class AsyncKeeper:
@@ -142,6 +163,8 @@ class AsyncKeeper:
         self._renewables: list[Renewable] = []
         self._failures = FailedRenewals()
         self._task: asyncio.Task[None] | None = None
+        self._woken = asyncio.Event()
+        self._pause = 0.0
         self._is_closed = False
 
     def add(self, renewable: Renewable) -> None:
@@ -151,7 +174,10 @@ class AsyncKeeper:
         if self._task is not None and self._task.get_loop() is not asyncio.get_running_loop():
             cancel_all([self._task])
             self._renewables, self._failures, self._task = [], FailedRenewals(), None  # their holders have ended
+            self._woken = asyncio.Event()
         self._renewables.append(renewable)
+        if renewable.check_seconds < self._pause:
+            self._woken.set()
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._renew_due(), name="keeper")
 
@@ -178,4 +204,6 @@ class AsyncKeeper:
                         self._failures.add(renewable, problem)
                 else:
                     self._failures.remove(renewable)
-            await asyncio.sleep(CHECK_SECONDS)
+            self._pause = self._failures.seconds(self._renewables)
+            await wait_async(self._woken, self._pause)
+            self._woken.clear()

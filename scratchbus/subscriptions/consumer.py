@@ -11,7 +11,7 @@ from secrets import token_hex
 
 from scratchbus.domain.position import Position, in_time
 from scratchbus.domain.values import Duration, delay_ms, duration_seconds
-from scratchbus.engine.renewal import pause_for
+from scratchbus.engine.renewal import CHECK_SECONDS, pause_for
 from scratchbus.engine.retry_limits import JITTER, backoff
 from scratchbus.engine.steps import Step, undo_if_cancelled
 from scratchbus.errors import (
@@ -213,8 +213,7 @@ class Consumer:
             self._writing.discard(writer)
 
     def _has_hung(self, window: DeliveryWindow, now: float) -> bool:
-        oldest = window.oldest()
-        return oldest is not None and now - oldest > self._handler_timeout
+        return now - (window.oldest() or now) > self._handler_timeout
 
     def _origins(self, window: DeliveryWindow) -> str:
         return origins_of(self._core.log, window.origins, [tail.cursor for tail in window.tails or ()])
@@ -245,15 +244,20 @@ class Consumer:
 
     # -- for the keeper ------------------------------------------------------------------------------------------------
 
+    @property
+    def check_seconds(self) -> float:
+        """The most seconds until the next check whether it is due: few while there are acks, or may be some soon."""
+        window = self.window
+        has_acks = window and (window.has_pending_writes or window.has_next or window.oldest() is not None)
+        return CHECK_SECONDS if has_acks else min(NAP, self.max_pause)
+
     def is_due(self, now: float) -> bool:
         """Return whether to renew the lease, or to write acks that nothing else would write.
 
         Not while others write: the same notes, written twice, may arrive after the end of their deliveries.
         """
         window = self.window
-        if window is None or window.is_lost or now < self._not_before or self._writing:
-            return False
-        if self._has_hung(window, now):
+        if window is None or window.is_lost or now < self._not_before or self._writing or self._has_hung(window, now):
             return False
         return now - window.written_at > (ACKS_FOR if window.has_pending_writes else self._lease_ms / 3000)
 

@@ -70,7 +70,7 @@ W = TypeVar("W", bound=Watcher)
 class LivePage:
     """One page of a bus that follows the log. Its `lock` guards everything that readers see."""
 
-    max_pause = MAX_PAUSE
+    max_pause = check_seconds = MAX_PAUSE
 
     def __init__(self, core: Core, page: str, feed: Feed, spawn: Callable[[Step[None]], object]) -> None:
         self.page = page

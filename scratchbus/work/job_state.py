@@ -83,7 +83,7 @@ class JobState:
         self.page = page
         self._core = core
         self._ttl_ms = duration_ms(ttl) or 0
-        self.max_pause = pause_for(self._ttl_ms / 1000)
+        self.max_pause = self.check_seconds = pause_for(self._ttl_ms / 1000)
         self._terms = terms
         self._started_at = self._renewed_at = picked.asked_at
         self._not_before = 0.0

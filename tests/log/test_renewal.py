@@ -12,13 +12,13 @@ import pytest
 from scratchbus.engine import renewal
 from scratchbus.engine.renewal import AsyncKeeper, Keeper
 from scratchbus.errors import EngineForbidden
-from tests.waiting import PATIENCE
+from tests.waiting import PATIENCE, eventually
 
 
 class Slow:
     """A renewal that takes until `may_end` to be cancelled."""
 
-    max_pause = renewal.MAX_PAUSE
+    max_pause, check_seconds = renewal.MAX_PAUSE, 0.1
 
     def __init__(self) -> None:
         self.has_begun, self.is_ending, self.may_end = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -54,7 +54,7 @@ async def test_closing_a_keeper_can_be_cancelled() -> None:
 class Renewed:
     """A renewal that is always due; it notes that it was done."""
 
-    max_pause = renewal.MAX_PAUSE
+    max_pause, check_seconds = renewal.MAX_PAUSE, 0.1
 
     def __init__(self) -> None:
         self.was_kept = asyncio.Event()
@@ -87,7 +87,7 @@ class Refused:
     """A renewal that the engine always refuses; it notes when, by a clock that only its checks advance."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, max_pause: float = renewal.MAX_PAUSE) -> None:
-        self.max_pause = max_pause
+        self.max_pause, self.check_seconds = max_pause, 0.001
         self.times, self.is_over, self._now = list[float](), threading.Event(), 0.0
         monkeypatch.setattr(renewal, "time", self)
         monkeypatch.setattr(renewal, "CHECK_SECONDS", 0.001)
@@ -137,3 +137,45 @@ def test_a_failing_renewal_of_a_short_lease_is_tried_again_before_it_ends(monkey
     assert refused.is_over.wait(PATIENCE)
     keeper.close()
     assert max(after - before for before, after in pairwise(refused.times)) < 1
+
+
+class Rare:
+    """A renewal that is rarely checked; it counts the checks."""
+
+    max_pause, check_seconds = renewal.MAX_PAUSE, 60.0
+
+    def __init__(self) -> None:
+        self.checks = 0
+
+    def is_due(self, now: float) -> bool:
+        self.checks += 1
+        return False
+
+    def keep(self) -> Any:
+        """Never called."""
+
+
+class Quick(Rare):
+    """One that is often checked."""
+
+    check_seconds = 0.001
+
+
+def test_a_keeper_sleeps_until_its_next_check() -> None:
+    keeper, rare, quick = Keeper(lambda _: None), Rare(), Quick()
+    keeper.add(rare)
+    eventually(lambda: rare.checks and keeper._pause == rare.check_seconds)
+    assert rare.checks == 1
+    keeper.add(quick)
+    eventually(lambda: quick.checks > 2)
+    keeper.close()
+
+
+async def test_an_async_keeper_sleeps_until_its_next_check() -> None:
+    keeper, rare, quick = AsyncKeeper(lambda _: asyncio.sleep(0)), Rare(), Quick()
+    keeper.add(rare)
+    await asyncio.to_thread(eventually, lambda: keeper._pause == rare.check_seconds)
+    assert rare.checks == 1
+    keeper.add(quick)
+    await asyncio.to_thread(eventually, lambda: quick.checks > 2)
+    await keeper.close()
