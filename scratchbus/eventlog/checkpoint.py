@@ -135,11 +135,17 @@ def read_checkpoint(keys: ShardKeys, build: int | None = None) -> Step[Checkpoin
 
     Raises StateTooOld or CodeTooOld for state of another form, LogRewound for state of another log.
     """
+    checkpoint, _ = yield from read_checkpoint_and_end(keys, build)
+    return checkpoint
+
+
+def read_checkpoint_and_end(keys: ShardKeys, build: int | None = None) -> Step[tuple[Checkpoint, bytes | None]]:
+    """Return the same checkpoint, and the tail of the log as stored."""
     names = (checkpoint_key(keys, build), keys.tail, keys.origin)
     row, tail, origin = yield from ask_all(keys.shard, [("GET", name) for name in names])
     checkpoint = Checkpoint.parse(row, keys.shard)
     check_end(checkpoint, tail, origin)
-    return checkpoint if row or build is None else checkpoint._replace(build=build)
+    return checkpoint if row or build is None else checkpoint._replace(build=build), tail
 
 
 def read_unchecked(keys: ShardKeys) -> Step[Checkpoint]:

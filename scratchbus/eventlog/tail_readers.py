@@ -216,9 +216,11 @@ class AsyncFeeds:
         """Run a conversation that may block for long, on connections without a time-out. Raises BusClosed."""
         return await self._reader.run(conversation)
 
-    async def wait_behind(self, behind: Mapping[int, Position], seconds: float) -> bool:
-        """Wait until a shard may have an event after its position here; return whether one may."""
-        woken = asyncio.Event()
+    async def wait_behind(
+        self, behind: Mapping[int, Position], seconds: float, woken: asyncio.Event | None = None
+    ) -> bool:
+        """Wait until a shard may have an event after its position here, or `woken` is set; return whether one may."""
+        woken = woken or asyncio.Event()
         feeds, alarm = [self.feed(shard) for shard in behind], _Alarm(woken.set)
         with joined([(feed, alarm) for feed in feeds]):
             if any(map(Feed.is_past, feeds, behind.values())):

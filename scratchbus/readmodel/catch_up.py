@@ -24,7 +24,7 @@ from scratchbus.eventlog.checkpoint import (
     checkpoint_key,
     not_folded_from,
     prepare_commit,
-    read_checkpoint,
+    read_checkpoint_and_end,
 )
 from scratchbus.eventlog.codec import Poison, decode_bodies, decode_items
 from scratchbus.eventlog.gaps import find_gaps
@@ -175,8 +175,8 @@ def await_fold(log: Log, shard: int, patience: float) -> Step[bool]:
     keys, at, waited, end = log.keys(shard), START, 0.0, None
     with suppress(LogError, InvalidPosition):  # `catch_up` reports what is wrong
         while waited < patience:
-            checkpoint = yield from read_checkpoint(keys)
-            end = end or end_of((yield from ask(shard, "GET", keys.tail)), shard)
+            checkpoint, tail = yield from read_checkpoint_and_end(keys)
+            end = end or end_of(tail, shard)
             if checkpoint.position >= end:
                 return True
             waited = waited + _POLL if checkpoint.position == at else 0.0

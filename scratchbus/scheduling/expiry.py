@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -16,18 +17,20 @@ from scratchbus.domain.event import Event
 from scratchbus.domain.lifecycle import ARCHIVED
 from scratchbus.domain.page_events import Due, Lapsed, StatusChanged
 from scratchbus.engine.scripts import Key, lua_script
-from scratchbus.engine.steps import Call, Step
+from scratchbus.engine.steps import Call, Step, ask_all
 from scratchbus.errors import ArchiveError, LogError, ScratchbusError
 from scratchbus.eventlog.append import append
-from scratchbus.eventlog.checkpoint import checkpoint_key
+from scratchbus.eventlog.checkpoint import checkpoint_key, read_unchecked
 from scratchbus.eventlog.ids import new_event_id
+from scratchbus.eventlog.keys import PageKeys
+from scratchbus.eventlog.lag import in_ms
 from scratchbus.eventlog.layouts import LUA, Head
 from scratchbus.eventlog.log_wait import LogWait, waiting
 from scratchbus.eventlog.raw_entries import text_of
 from scratchbus.eventlog.writes import Op, Write
 from scratchbus.readmodel.catch_up import await_fold
 from scratchbus.readmodel.scope import Core, Host
-from scratchbus.scheduling.paging_out import page_out
+from scratchbus.scheduling.paging_out import PageOut, page_out
 from scratchbus.scheduling.recurring import fill_slot, recurs
 from scratchbus.scheduling.reminders import react
 from scratchbus.scheduling.steady_jobs import SteadyJobStore
@@ -47,6 +50,12 @@ def read_due(*, checkpoint: Key, tail: Key, skip: int, limit: int) -> None:
 
 _PATIENCE = 0.25
 """Seconds for which an expirer waits for a projector that stands still before it folds the log itself."""
+
+_MAX_IDLE, _MAX_IDLE_SWEEPS = 5.0, 5
+"""The most seconds for which an expirer does not ask what is due, and the most sweeps that it leaves out then."""
+
+_MAX_PAGING_PAUSE = 60.0
+"""The most seconds between two checks whether there is something to page out; a hundredth of `keep_final` if less."""
 
 
 def sweep(core: Core, patience: float = 0.0, is_stopped: Callable[[], bool] = lambda: False) -> Step[int]:
@@ -164,29 +173,68 @@ def _run_jobs(bus: Host, stop: threading.Event, log_wait: LogWait) -> None:
         job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
         timezone=UTC,
     )
-    scheduler.add_job(_sweep_job, "interval", (bus, stop, fail), seconds=interval, next_run_time=datetime.now(UTC))
+    sweeper = _Sweeper(bus, stop, fail)
+    scheduler.add_job(sweeper.run, "interval", seconds=interval, next_run_time=datetime.now(UTC))
     scheduler.add_job(_evict_job, "interval", (bus,), hours=1, next_run_time=datetime.now(UTC))
     scheduler.start()
     try:
-        _follow_reminders(bus, stop, failures, scheduler.wakeup, log_wait)
+        _follow_reminders(bus, stop, failures, scheduler.wakeup, log_wait, sweeper.has_news)
     finally:
         scheduler.shutdown()
 
 
-def _sweep_job(bus: Host, stop: threading.Event, fail: Callable[[Exception], None]) -> None:
-    """Sweep and page out by turns until neither is behind, so that under load one does not hold up the other."""
-    core, is_all = bus.core, False
-    while not (is_all or stop.is_set()):
-        try:
-            count = bus.converse(sweep(core, _PATIENCE, stop.is_set))
-            documents, is_all = bus.converse(page_out(core, core.settings.ms("keep_final")))
-        except Exception as problem:  # raised where reminders are followed
-            fail(problem)
-            return
-        if count:
-            logger.info("events fell due", events=count)
-        if documents:
-            logger.debug("paged out", documents=documents)
+def _idle_seconds(core: Core) -> Step[float]:
+    """Return the seconds until something may be due, if nothing is appended to the log, which has just been folded.
+
+    They are few, since the clock of an engine may be set.
+    """
+    seconds = min(_MAX_IDLE, _MAX_IDLE_SWEEPS * core.settings.seconds("sweep_interval"))
+    for shard in range(core.log.shards):
+        keys = core.log.keys(shard)
+        due = PageKeys(keys, "", (yield from read_unchecked(keys)).build).due
+        first, now = yield from ask_all(shard, [("ZRANGE", due, 0, 0, "WITHSCORES"), ("TIME",)])
+        if first:
+            seconds = min(seconds, (float(first[1]) - in_ms(now)) / 1000)
+    return seconds
+
+
+class _Sweeper:
+    """Sweeps and pages out by turns until neither is behind, so that under load one does not hold up the other."""
+
+    def __init__(self, bus: Host, stop: threading.Event, fail: Callable[[Exception], None]) -> None:
+        self.has_news = threading.Event()  # events since the last sweep began
+        self._idle_until = 0.0
+        self._bus = bus
+        self._stop = stop
+        self._fail = fail
+        self._keep_ms = bus.core.settings.ms("keep_final")
+        self._pages_out_at = 0.0
+
+    def run(self) -> None:
+        """Do what is due, unless it is known that nothing is. An error is raised where reminders are followed."""
+        core, is_all = self._bus.core, not self.has_news.is_set() and time.monotonic() < self._idle_until
+        while not (is_all or self._stop.is_set()):
+            try:
+                self.has_news.clear()
+                count = self._bus.converse(sweep(core, _PATIENCE, self._stop.is_set))
+                documents, is_all = self._page_out()
+                self._idle_until = time.monotonic() + self._bus.converse(_idle_seconds(core))
+            except Exception as problem:
+                self._fail(problem)
+                return
+            if count:
+                logger.info("events fell due", events=count)
+            if documents:
+                logger.debug("paged out", documents=documents)
+
+    def _page_out(self) -> PageOut:
+        """Page out, unless all was paged out shortly before, by the measure of how long it had been kept."""
+        if self._keep_ms is None or time.monotonic() < self._pages_out_at:
+            return PageOut(0, True)
+        paged = self._bus.converse(page_out(self._bus.core, self._keep_ms))
+        if paged.is_all:
+            self._pages_out_at = time.monotonic() + min(_MAX_PAGING_PAUSE, self._keep_ms / 100_000)
+        return paged
 
 
 def _evict_job(bus: Host) -> None:
@@ -205,6 +253,7 @@ def _follow_reminders(
     failures: list[Exception],
     wake_scheduler: Callable[[], None],
     log_wait: LogWait,
+    has_news: threading.Event,
 ) -> None:
     """Store the reminders' position in the engine, so that none is missed while no expirer runs."""
     while not stop.is_set():
@@ -212,5 +261,7 @@ def _follow_reminders(
         if failures:
             raise failures[0]
         positions, has_moved = bus.converse(react(bus.core))
-        if not has_moved:
+        if has_moved:
+            has_news.set()
+        else:
             log_wait.wait(positions)
