@@ -495,7 +495,7 @@ def test_an_idle_projector_and_expirer_wait_on_the_log_until_they_are_stopped(co
     try:
         eventually(lambda: "blocked_clients:2" in send(bus, "INFO", "clients").decode())
         before, started_at, sweeps = calls(), time.monotonic(), counts.sweeps
-        eventually(lambda: counts.sweeps > sweeps + 8)
+        eventually(lambda: counts.sweeps > sweeps + 4)
         after, seconds, swept = calls(), time.monotonic() - started_at, counts.sweeps - sweeps
     finally:
         stopped_at = time.monotonic()

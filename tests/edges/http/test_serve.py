@@ -9,11 +9,14 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+import anyio
 import httpx2
 import pytest
 import trustme
+import uvicorn
 
 from scratchbus import McpTokens
+from scratchbus.http import main
 from scratchbus.http.routes import console
 from tests import launcher
 from tests.edges.conftest import ROOT
@@ -27,6 +30,26 @@ def refused(*arguments: str) -> tuple[int, str]:
     command = launcher.command("-m", "scratchbus.cli", *arguments)
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE, check=False)
     return done.returncode, done.stderr
+
+
+async def test_an_idle_server_wakes_up_once_a_second_and_stops_at_once(monkeypatch: pytest.MonkeyPatch):
+    server, naps, move_on_after = (
+        main._NotifyingServer(uvicorn.Config("nothing"), lambda: None),
+        [],
+        anyio.move_on_after,
+    )
+
+    def record(seconds: float) -> anyio.CancelScope:
+        naps.append(seconds)
+        if len(naps) == 3:
+            server.should_exit = True
+            server.stopped.set()
+        return move_on_after(seconds if server.should_exit else 0)
+
+    monkeypatch.setattr(anyio, "move_on_after", record)
+    with anyio.fail_after(PATIENCE):
+        await server.main_loop()
+    assert naps == [1, 1, 1]
 
 
 def test_an_address_for_other_machines_needs_tokens():
