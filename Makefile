@@ -31,7 +31,7 @@ quietly = said=$$($(1) 2>&1) || { printf '%s\n' "$$said" >&2; exit 1; }
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow check generate house compiled bench bench-growth bench-memory-server bench-peers bench-scaling bench-soak bench-stages faults soak soak-hour browser strangers docs release-check lock clean
+.PHONY: help setup demo test test-slow check generate house compiled bench bench-growth bench-idle bench-memory-server bench-peers bench-scaling bench-soak bench-stages faults soak soak-hour browser strangers docs release-check lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -74,6 +74,9 @@ bench: setup $(BUILT) ## measure against bare redis-py; ARGS goes to the benchma
 
 bench-growth: setup ## measure how costs grow with the size of pages, logs and archives; ARGS="--size 100000"
 	@$(BIN)/python -m tests.benchmarks.size_growth $(ARGS)
+
+bench-idle: setup ## measure what each kind of process costs while nothing happens; ARGS="--seconds 60"
+	@$(BIN)/python -m tests.benchmarks.idle $(ARGS)
 
 bench-peers: $(PEERS)/.installed $(BUILT) ## measure against other libraries, in an environment of its own; ARGS="--rounds 7"
 	@$(PEERS)/bin/python -m tests.benchmarks.peers $(ARGS)
