@@ -1,6 +1,7 @@
 """`serve` runs a daemon's work until a signal, and waits while the engine is away."""
 
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -77,6 +78,19 @@ def test_a_signal_stops_the_work(number):
 
     runtime.serve(connect, run)
     assert signal.getsignal(number) is before
+
+
+def test_a_signal_to_a_forked_child_does_not_stop_its_parent():
+    seen = []
+
+    def run(bus, stop):
+        child = multiprocessing.get_context("fork").Process(target=signal.raise_signal, args=(signal.SIGTERM,))
+        child.start()
+        child.join(30)
+        seen.append((child.exitcode, stop.wait(0.2)))
+
+    runtime.serve(connect, run)
+    assert seen == [(0, False)]
 
 
 def test_the_main_thread_sleeps_until_the_work_ends_or_a_signal_arrives(monkeypatch):

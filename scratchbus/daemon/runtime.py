@@ -216,10 +216,12 @@ def pause(attempt: int) -> float:
 class _Signals:
     """A pair of sockets that wakes the main thread.
 
-    Python handles a signal in the main thread, which a signal that arrives just before a wait does not wake.
+    Python handles a signal in the main thread, which a signal that arrives just before a wait does not wake. A child
+    that is forked has the same sockets, and wakes nobody.
     """
 
     def __init__(self) -> None:
+        self._process = os.getpid()
         self._reader, self._writer = socket.socketpair()
         self._writer.setblocking(False)
 
@@ -229,8 +231,9 @@ class _Signals:
 
     def wake(self) -> None:
         """End the wait."""
-        with suppress(OSError):  # it is full, or the wait has ended
-            self._writer.send(b"\0")
+        if os.getpid() == self._process:
+            with suppress(OSError):  # it is full, or the wait has ended
+                self._writer.send(b"\0")
 
     def wait(self) -> None:
         """Wait for `wake`, or for a signal that has been handled."""

@@ -71,7 +71,6 @@ class Feeds:
         self.new_reader = new_reader
         self.can_break_off = can_break_off
         self.waits = set[LogWait]()
-        self.waits = set[LogWait]()
         self._closed = threading.Event()
         self.reset_after_fork()
         reset_in_forks(self)
