@@ -87,10 +87,9 @@ class Trimmer:
             [("GET", keys.tail), ("HGET", keys.rebuilding, "until"), ("HGET", keys.rebuilding, "build"), ("TIME",)],
         )
         seqs = [checkpoint.position.seq, end_of(tail, self._shard).seq - 1]
+        # Without both numbers, no rebuild is running, or its record is damaged and it starts again.
         rebuild = [int(each) for each in (until, build) if each and each.isdigit()]
-        if len(rebuild) == 2 and rebuild[0] > in_ms(
-            time
-        ):  # else it has ended, or was damaged: its builder starts again
+        if len(rebuild) == 2 and rebuild[0] > in_ms(time):
             seqs.append((yield from read_checkpoint(keys, rebuild[1])).position.seq)
         log = self._bus.core.log
         for name in CURSORS:
