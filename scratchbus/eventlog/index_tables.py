@@ -44,7 +44,6 @@ MAX_LOADED = 8
 """The tables that a process keeps in memory, about a megabyte each."""
 
 _COUNT = struct.Struct(">Q")
-_DIGITS = str.maketrans("JKMNPQRSTVWXYZ", "IJKLMNOPQRSTUV")  # from the alphabet of ULIDs to that of Python's base 32
 _MAX_BYTES = 1 << 30
 
 
@@ -186,9 +185,9 @@ class Table:
         for id, _ in ID.iter_unpack(self._ids):
             yield id
 
-    def numbers(self, width: int) -> set[int]:
-        """Return which ranges of this many `seq`s have entries."""
-        return {added // width for added, *_ in ENTRY.iter_unpack(self._entries)}
+    def ranges(self) -> set[int]:
+        """Return the numbers of the ranges that have entries."""
+        return {added // RANGE for added, *_ in ENTRY.iter_unpack(self._entries)}
 
     def _offset(self, added: int) -> int:
         """Return where the entries from this `seq` on begin."""
@@ -260,7 +259,7 @@ def find_in_tables(log: Log, shard: int, names: Sequence[TableName], ids: Iterab
 
 def ids_like(log: Log, shard: int, names: Sequence[TableName], text: str) -> Step[set[str]]:
     """Return the ids in these tables that end or begin with a text: its bits are the last or the first ones."""
-    value, bits = int(text.translate(_DIGITS), 32), 5 * len(text)
+    value, bits = int(text.translate(_AS_BASE_32), 32), 5 * len(text)
     mask, shift = (1 << bits) - 1, 5 * ULID_LENGTH - bits
     found: set[str] = set()
     for name in names:

@@ -204,7 +204,7 @@ class _Ranges:
             name = self._tables.pop()
             table = yield from load_table(self._walk.log, self._walk.checkpoint.position.shard, name)
             self._loaded[name] = table
-            self._unread = sorted({*self._unread, *filter(self._is_within, table.numbers(RANGE))}, reverse=True)
+            self._unread = sorted({*self._unread, *filter(self._is_within, table.ranges())}, reverse=True)
         if not self._unread:
             return None
         self._loaded = {name: table for name, table in self._loaded.items() if name.first // RANGE <= self._unread[0]}
