@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from scratchbus.domain.page_events import TypesChanged
-from scratchbus.domain.position import Position
 from scratchbus.engine.queues import Queues
 from scratchbus.engine.renewal import AsyncKeeper, Keeper
 from scratchbus.engine.steps import Step, ask, ask_all
@@ -125,10 +123,6 @@ class Host(Protocol):
         """Run a conversation with the engine. Raises EngineError, and BusClosed once the bus is closed."""
         ...
 
-    def wait_for_events(self, behind: Mapping[int, Position], seconds: float = 0.5) -> bool:
-        """Wait until a shard has an event after its position here; return whether one has."""
-        ...
-
 
 class AsyncHost(Protocol):
     """The same for an AsyncBus."""
@@ -139,10 +133,6 @@ class AsyncHost(Protocol):
 
     async def converse(self, conversation: Step[T]) -> T:
         """Run a conversation with the engine. Raises EngineError, and BusClosed once the bus is closed."""
-        ...
-
-    async def wait_for_events(self, behind: Mapping[int, Position], seconds: float = 0.5) -> bool:
-        """Wait until a shard has an event after its position here; return whether one has."""
         ...
 
 
