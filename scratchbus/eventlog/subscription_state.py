@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Collection, Sequence
 from secrets import token_hex
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from scratchbus.domain.position import BusPosition, Position
 from scratchbus.engine.steps import Step, ask, ask_all, batches, undo_if_cancelled
@@ -201,17 +201,10 @@ def remove(keys: ShardKeys, name: str) -> Step[None]:
         raise SubscriptionHeld(name, reply[1].decode(), "be removed")
 
 
-def deliver_again(keys: ShardKeys, name: str, positions: list[str]) -> Step[int]:
-    """Mark dead letters for redelivery; return how many there were."""
-    return (yield from _take_dead_letters(keys, name, "redeliver", positions))
-
-
-def drop(keys: ShardKeys, name: str, positions: list[str]) -> Step[int]:
-    """Delete dead letters; return how many there were."""
-    return (yield from _take_dead_letters(keys, name, "drop", positions))
-
-
-def _take_dead_letters(keys: ShardKeys, name: str, operation: str, positions: list[str]) -> Step[int]:
+def take_dead_letters(
+    keys: ShardKeys, name: str, operation: Literal["redeliver", "drop"], positions: Sequence[str]
+) -> Step[int]:
+    """Mark dead letters for redelivery, or delete them; return how many there were."""
     taken = 0
     for batch in batches(positions, _TAKEN_AT_ONCE):
         match (yield from run_script(keys, name, operation, *batch, token=token_hex(8))):

@@ -19,7 +19,7 @@ from scratchbus.eventlog.keys import ShardKeys
 from scratchbus.eventlog.log_entry import LogEntry
 from scratchbus.eventlog.raw_entries import RawEntry, entry_position, texts_of
 from scratchbus.eventlog.subscription_errors import removed
-from scratchbus.eventlog.subscription_state import deliver_again, drop, names, texts
+from scratchbus.eventlog.subscription_state import names, take_dead_letters, texts
 from scratchbus.readmodel.scope import Core
 from scratchbus.subscriptions.options import check_name
 from scratchbus.telemetry.counters import counts
@@ -111,14 +111,14 @@ def retry_dead_letters(core: Core, name: str, positions: Positions) -> Step[int]
                     f"the event at {position} is no longer in the log and cannot be delivered again;"
                     f" drop its dead letter: `scratchbus dead-letters drop {name} {position}`"
                 )
-    return (yield from deliver_again(keys, name, chosen)) if chosen else 0
+    return (yield from take_dead_letters(keys, name, "redeliver", chosen))
 
 
 def drop_dead_letters(core: Core, name: str, positions: Positions) -> Step[int]:
     """Delete dead letters; return their number. Raises NotFound."""
     keys = core.log.keys(0)
     chosen = yield from _chosen_positions(keys, name, positions)
-    return (yield from drop(keys, name, chosen)) if chosen else 0
+    return (yield from take_dead_letters(keys, name, "drop", chosen))
 
 
 def find_entry(core: Core, position: str) -> Step[RawEntry | None]:
