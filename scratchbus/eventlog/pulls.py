@@ -12,7 +12,7 @@ from scratchbus.errors import InvalidField, LeaseLost, NotDelivered, Subscriptio
 from scratchbus.eventlog.keys import ShardKeys
 from scratchbus.eventlog.subscription_errors import dropped
 from scratchbus.eventlog.subscription_script import run_script, subscription_script
-from scratchbus.eventlog.subscription_state import CursorEnd, read_state
+from scratchbus.eventlog.subscription_state import read_state
 
 OUT, ACKED, WAITING = "o", "a", "w"
 """The states of an event handed out."""
@@ -26,7 +26,7 @@ class OutEntry(NamedTuple):
     """
 
     position: str
-    event_id: str = ""
+    event_id: str
     comes_again: bool = False
     state: str = OUT
     attempt: int = 1
@@ -37,12 +37,6 @@ class OutEntry(NamedTuple):
         """Read the stored form."""
         position, event_id, comes_again, state, attempt, due = text.split("|")
         return cls(position, event_id, comes_again == "1", state, int(attempt), int(due))
-
-    @classmethod
-    def at(cls, end: CursorEnd, *, attempt: int = 1, comes_again: bool = False) -> OutEntry:
-        """Return the entry for an event that is handed out now."""
-        _, _, event_id = str(end).partition("|")
-        return cls(str(end.position), event_id, comes_again, attempt=attempt)
 
     def __str__(self) -> str:
         """The stored form."""

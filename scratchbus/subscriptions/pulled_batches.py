@@ -158,7 +158,7 @@ class Pull:
                 if item.position not in valid:  # else it would hold up the others at each pull
                     yield from lease.done(str(item.position))
             if events:
-                out = [_entry(item, comes_again=True) for item, _ in events]
+                out = [_entry(item)._replace(comes_again=True) for item, _ in events]
                 return (
                     yield from self._hand_out(
                         lease, grant, [event for _, event in events], out, grant.ends, grant.origins
@@ -203,7 +203,7 @@ class Pull:
             events = events[:failed_index]
         elif failed_index == 0:
             due = grant.now + grant.wait_ms if grant.wait_ms else 0
-            first = _entry(events[0][0], attempt=grant.attempts + 1)._replace(due=due, state=WAITING)
+            first = _entry(events[0][0])._replace(state=WAITING, attempt=grant.attempts + 1, due=due)
             return (yield from self._redeliver(lease, grant._replace(ends=list(ends), origins=origins), [first]))
         out = [_entry(item) for item, _ in events]
         return (yield from self._hand_out(lease, grant, [event for _, event in events], out, ends, origins))
@@ -269,8 +269,10 @@ def _is_first_attempt(entry: OutEntry) -> bool:
     return entry.state == WAITING and entry.attempt == 1
 
 
-def _entry(item: LogEntry, *, attempt: int = 1, comes_again: bool = False) -> OutEntry:
-    return OutEntry.at(CursorEnd(item.position, item.id), attempt=attempt, comes_again=comes_again)
+def _entry(item: LogEntry) -> OutEntry:
+    """Return the entry for an event that is handed out now."""
+    position, _, event_id = str(CursorEnd(item.position, item.id)).partition("|")
+    return OutEntry(position, event_id)
 
 
 def _events(items: Sequence[LogEntry]) -> _Events:
