@@ -100,9 +100,9 @@ def histogram(log: Log, since: Moment | None, until: Moment | None, buckets: int
     busy = sum(count > 0 for counts, _ in counted.values() for count in counts)
     sample = total if total <= EXACT else max(1, EXACT // busy)
     shard_counts: list[_ShardCounts] = []
-    for shard, (counts, firsts) in counted.items():
+    for counts, firsts in counted.values():
         shard_counts += [
-            _ShardCounts(counts, firsts, (yield from _sample_kinds(log, shard, counts, firsts, sample, page)))
+            _ShardCounts(counts, firsts, (yield from _sample_kinds(log, counts, firsts, sample, page)))
         ]
     return Histogram(
         since=moment(start),
@@ -196,28 +196,25 @@ def _unfolded(log: Log, after: Position, until: Position, page: str) -> Step[lis
 
 
 def _sample_kinds(
-    log: Log, shard: int, counts: Sequence[int], firsts: Sequence[Position | None], sample: int, page: str | None
+    log: Log, counts: Sequence[int], firsts: Sequence[Position | None], sample: int, page: str | None
 ) -> Step[list[Counter[str]]]:
     """Return the kinds of the first events of each bucket, up to so many of each."""
     kinds = [Counter[str]() for _ in counts]
     samples = [(at, first, min(sample, counts[at])) for at, first in enumerate(firsts) if first is not None]
-    name = log.keys(shard).log
-    if page is None:
-        for batch in batches(samples, 50):
-            rows = yield from ask_all(
-                shard, [("XRANGE", name, first.stream_id, "+", "COUNT", count) for _, first, count in batch]
-            )
-            for (at, _, _), entries in zip(batch, rows, strict=True):
-                kinds[at].update(text_of(entry_kind(entry)) for entry in entries)
-        return kinds
     for batch in batches(samples, 50):
-        rows = yield from side_by_side([_page_entries(log, first, count, page) for _, first, count in batch])
+        rows = yield from side_by_side([_entries_from(log, first, count, page) for _, first, count in batch])
         for (at, _, _), entries in zip(batch, rows, strict=True):
             kinds[at].update(text_of(entry_kind(entry)) for entry in entries)
     return kinds
 
 
-def _page_entries(log: Log, first: Position, count: int, page: str) -> Step[list[RawEntry]]:
+def _entries_from(log: Log, first: Position, count: int, page: str | None) -> Step[list[RawEntry]]:
+    """Return up to `count` entries of a page, or of all pages, from one on."""
+    if page is None:
+        found: list[RawEntry] = yield from ask(
+            first.shard, "XRANGE", log.keys(first.shard).log, first.stream_id, "+", "COUNT", count
+        )
+        return found
     return (yield from entries_at(log, (yield from _page_positions(log, first, count, page))))
 
 
