@@ -63,8 +63,7 @@ def _is_wanted(entry: RawEntry, wanted: Mapping[bytes, str | None]) -> bool:
 
 def is_of(entry: RawEntry, event_id: bytes, who: bytes) -> bool:
     """Return whether an entry has an event id and, unless that is empty, this writer, as JSON."""
-    fields = entry_fields(entry)
-    return fields.get(b"id") == event_id and (not who or _writer_of(fields) == from_json(who))
+    return _is_wanted(entry, {event_id: from_json(who) if who else None})
 
 
 def _writer_of(fields: Mapping[bytes, bytes]) -> object:
