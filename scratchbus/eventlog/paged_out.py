@@ -20,7 +20,7 @@ from secrets import token_hex
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
 from scratchbus.engine.scripts import Command
-from scratchbus.engine.steps import Step, ask_all
+from scratchbus.engine.steps import Step, ask_all, batches
 from scratchbus.errors import PositionLost
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.chains import walk_chains
@@ -116,7 +116,7 @@ class IndexEdit:
                 writes["HDEL", key].append(name)
         commands: list[Command] = [("HSET", self.names.places, "moves", token_hex(6))] if self._has_moves else []
         for command, arguments in writes.items():
-            commands += [(*command, *arguments[at : at + 2_000]) for at in range(0, len(arguments), 2_000)]
+            commands += [(*command, *batch) for batch in batches(arguments, 2_000)]
         return commands
 
 
@@ -127,8 +127,7 @@ def reads(names: PageKeys, ids: Iterable[str], added: Iterable[int]) -> list[Com
         (names.paged, {bucket_of(id) for id in ids}),
         (names.places, {range_of(each) for each in added}),
     ):
-        ordered = sorted(fields)
-        commands += [("HMGET", key, *ordered[at : at + _AT_ONCE]) for at in range(0, len(ordered), _AT_ONCE)]
+        commands += [("HMGET", key, *batch) for batch in batches(sorted(fields), _AT_ONCE)]
     return commands
 
 

@@ -11,7 +11,7 @@ from secrets import token_hex
 from typing import Any
 
 from scratchbus.engine.scripts import Command, Key, lua_script, packed
-from scratchbus.engine.steps import Step, ask, scan_keys
+from scratchbus.engine.steps import Step, ask, batches, scan_keys
 from scratchbus.errors import Conflict, NotEmpty, ScratchbusError
 from scratchbus.eventlog.keys import ShardKeys
 from scratchbus.eventlog.layouts import LUA
@@ -90,8 +90,8 @@ class Staging:
     def _clear(self) -> Step[None]:
         found = list[bytes]()
         yield from scan_keys(self.keys.shard, found.extend, match=f"{self.staged.tag}*")
-        for start in range(0, len(found), _KEYS_AT_ONCE):
-            yield from self._do("clear", *found[start : start + _KEYS_AT_ONCE])
+        for batch in batches(found, _KEYS_AT_ONCE):
+            yield from self._do("clear", *batch)
 
     def _do(self, operation: str, *keys_or_commands: object, **needed: Any) -> Step[list[Any]]:
         keys = self.keys

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from scratchbus.domain.position import Position
 from scratchbus.engine.scripts import Key, lua_script
-from scratchbus.engine.steps import Call, Interrupted, Pause, Step, ask, scan_keys
+from scratchbus.engine.steps import Call, Interrupted, Pause, Step, ask, batches, scan_keys
 from scratchbus.errors import RebuildHeld
 from scratchbus.eventlog.checkpoint import checkpoint_key
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
@@ -90,8 +90,8 @@ def clear(lease: RebuildLease, kept: Sequence[int]) -> Step[int]:
     yield from scan_keys(shard, found.extend, match=f"{tag}p[0-9]*")
     builds = {key: int(match[1]) for key in found if (match := key_of_build.match(key))}
     old = [key for key, build in builds.items() if build < lease.build and build not in kept]
-    for at in range(0, len(old), 1000):
-        yield from ask(shard, "UNLINK", *old[at : at + 1000])
+    for batch in batches(old, 1_000):
+        yield from ask(shard, "UNLINK", *batch)
     return len(old)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from scratchbus.domain.page_events import TypesChanged
 from scratchbus.engine.queues import Queues
 from scratchbus.engine.renewal import AsyncKeeper, Keeper
-from scratchbus.engine.steps import Step, ask, ask_all
+from scratchbus.engine.steps import Step, ask, batches
 from scratchbus.errors import TypeInUse
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.keys import SYSTEM_PAGE
@@ -191,7 +191,7 @@ def count_open(log: Log, type_name: str) -> Step[int]:
         keys = log.keys(shard)
         for page in (yield from page_names(keys)):
             ids = yield from ask(shard, "ZRANGE", keys.open(page), 0, -1)
-            for at in range(0, len(ids), 1000):
-                (rows,) = yield from ask_all(shard, [("HMGET", keys.heads(page), *ids[at : at + 1000])])
+            for batch in batches(ids, 1_000):
+                rows = yield from ask(shard, "HMGET", keys.heads(page), *batch)
                 count += sum(head is not None and head.type == type_name for head in map(Head.readable, rows))
     return count

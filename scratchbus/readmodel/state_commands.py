@@ -9,6 +9,7 @@ from operator import itemgetter
 
 from scratchbus.domain.observation import Observation
 from scratchbus.engine.scripts import Command
+from scratchbus.engine.steps import batches
 from scratchbus.eventlog import positions
 from scratchbus.eventlog.checkpoint import Checkpoint
 from scratchbus.eventlog.codec import Poison
@@ -70,8 +71,8 @@ def commands(
     for page in fold.emptied:
         yield ("DEL", keys.page(page, checkpoint.build).memory)  # first: later memories are written below
     for command, arguments in writes.items():
-        for at in range(0, len(arguments), _MAX_ARGUMENTS):
-            yield (*command, *arguments[at : at + _MAX_ARGUMENTS])
+        for batch in batches(arguments, _MAX_ARGUMENTS):
+            yield (*command, *batch)
     yield from added_documents
     yield from unlist_commands
     for page, page_positions in positions_by_page.items() if not fold.is_archived else ():

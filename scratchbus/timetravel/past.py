@@ -15,7 +15,7 @@ from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import START, Position
 from scratchbus.domain.time_checks import as_when
 from scratchbus.domain.values import check_id, check_source, moment
-from scratchbus.engine.steps import Step, ask, ask_all
+from scratchbus.engine.steps import Step, ask, ask_all, batches
 from scratchbus.errors import ArchiveDamaged, ArchiveForeign, InvalidSource, PositionLost, shown
 from scratchbus.eventlog.below_floor import Floor
 from scratchbus.eventlog.checkpoint import read_checkpoint
@@ -227,8 +227,8 @@ def _undo_later(core: Core, names: PageKeys, cut: Cut, log_end: Position, max_co
         return None
     older = [id for id, before in changed.before.items() if before]
     cost = changed.events
-    for at in range(0, len(older), _AT_ONCE):
-        rows = yield from ask(log_end.shard, "HMGET", names.docs, *older[at : at + _AT_ONCE])
+    for batch in batches(older, _AT_ONCE):
+        rows = yield from ask(log_end.shard, "HMGET", names.docs, *batch)
         documents = decode_observations([row for row in rows if row])
         cost += sum(document.version for document in documents)
         if cost > max_cost or any(document.damaged for document in documents):
