@@ -20,7 +20,7 @@ from scratchbus.errors import BusClosed, EngineError
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import read_checkpoint
 from scratchbus.eventlog.codec import encode_tags
-from scratchbus.eventlog.keys import PageKeys, ShardKeys
+from scratchbus.eventlog.keys import ShardKeys
 from scratchbus.eventlog.layouts import CLASSES, Head
 from scratchbus.eventlog.paged_out import locate, rebuild
 from scratchbus.eventlog.stored_documents import decode_observation
@@ -48,7 +48,7 @@ def restore_head(log: Log, page: str, subject: str) -> Step[str | None]:
         return None
     for _ in range(_TRIES):
         checkpoint = yield from read_checkpoint(keys)
-        names = PageKeys(keys, page, checkpoint.build)
+        names = keys.page(page, checkpoint.build)
         reads: list[Command] = [("HGET", names.docs, subject), ("HGET", names.places, "moves")]
         stored, moves = yield from ask_all(keys.shard, reads)
         key, name = names.docs, subject

@@ -13,7 +13,6 @@ from scratchbus.eventlog.checkpoint import read_checkpoint
 from scratchbus.eventlog.cursor import check_shards
 from scratchbus.eventlog.entry_filter import EntryFilter, decode_wanted
 from scratchbus.eventlog.foreign import appended
-from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.log_reader import LogReader
 from scratchbus.eventlog.positions import read_positions_back
 
@@ -70,7 +69,7 @@ def _newest_of_page(
     keys, until = log.keys(shard), _until(shard, before)
     while True:
         folded = yield from read_checkpoint(keys)
-        key = PageKeys(keys, page, folded.build).positions
+        key = keys.page(page, folded.build).positions
         found = yield from _unfolded(log, folded.position, until, entry_filter)
         at, chunk = min(until, folded.position), count  # events folded meanwhile were found above
         while len(found) < count and (positions := (yield from read_positions_back(shard, key, at, chunk))):

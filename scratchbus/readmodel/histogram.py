@@ -20,7 +20,6 @@ from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import read_checkpoint
 from scratchbus.eventlog.foreign import up_to
 from scratchbus.eventlog.gaps import count_erased
-from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.lag import end_of
 from scratchbus.eventlog.log_reader import LogReader
 from scratchbus.eventlog.positions import count_many_positions, read_positions
@@ -157,7 +156,7 @@ def _count_page(log: Log, last: Position, edges: Sequence[int], page: str) -> St
     shard, keys = last.shard, log.keys(last.shard)
     while True:
         folded, floor = (yield from read_checkpoint(keys)), (yield from read_floor(log, shard))
-        key = PageKeys(keys, page, folded.build).positions
+        key = keys.page(page, folded.build).positions
         counted = yield from _count_until(shard, key, edges, min(folded.position, last))
         # a rebuild removes the index, and an archiver its beginning
         build = (yield from read_checkpoint(keys)).build
@@ -224,7 +223,7 @@ def _page_positions(log: Log, first: Position, count: int, page: str) -> Step[li
     before = first._replace(seq=first.seq - 1)
     while True:
         folded = yield from read_checkpoint(keys)
-        key = PageKeys(keys, page, folded.build).positions
+        key = keys.page(page, folded.build).positions
         positions = yield from read_positions(first.shard, key, before, count)
         if len(positions) == count or (yield from read_checkpoint(keys)).build == folded.build:
             break  # else a rebuild may have removed the index

@@ -16,7 +16,6 @@ from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.chains import events_of, read_archived, read_chain
 from scratchbus.eventlog.codec import decode_entry
 from scratchbus.eventlog.gaps import not_erased
-from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.raw_entries import RawEntry
 from scratchbus.eventlog.stored_documents import decode_observations
 from scratchbus.readmodel.page_query import Freshness, query_page
@@ -81,7 +80,7 @@ def _last_of(log: Log, page: str, subject: str) -> Step[str]:
     for document in decode_observations(result.rows):
         return document.position.stream_id
     if result.checkpoint.is_paged:
-        names = PageKeys(log.keys(log.shard(page)), page, result.checkpoint.build)
+        names = log.keys(log.shard(page)).page(page, result.checkpoint.build)
         for found in (yield from paged_out.locate(log, names, log.shard(page), [subject])).values():
             return found.stream_id
     floor = yield from read_floor(log, log.shard(page))

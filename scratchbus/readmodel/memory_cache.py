@@ -24,7 +24,6 @@ from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key, read_checkpoint
 from scratchbus.eventlog.codec import Poison, decode_entry
 from scratchbus.eventlog.cursor import Cursor
-from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.raw_entries import RawEntry, entry_fields, entry_position, text_of
 from scratchbus.eventlog.reader import read
 from scratchbus.eventlog.stored_documents import decode_document
@@ -204,7 +203,7 @@ class MemoryCache(Generic[M]):
             row, origin = yield from ask_all(shard, [("GET", checkpoint_key(keys)), ("GET", keys.origin)])
             checkpoint = Checkpoint.parse(row, shard)
             memory = self._kind.make()
-            names = PageKeys(keys, page, checkpoint.build)
+            names = keys.page(page, checkpoint.build)
             for store in self._kind.stores:
                 yield from scan_hash(shard, partial(self._load, memory), getattr(names, store), _AT_ONCE)
             if (yield from read_checkpoint(keys)).build == checkpoint.build:

@@ -22,7 +22,6 @@ from scratchbus.errors import (
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, Outcome, checkpoint_key, is_state_too_old
 from scratchbus.eventlog.gaps import count_erased, read_gaps
-from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.lag import end_of
 from scratchbus.eventlog.layouts import CHECKPOINT
 from scratchbus.eventlog.raw_entries import entry_position, text_of
@@ -208,7 +207,7 @@ def _fold_all(work: _Work, lease: RebuildLease) -> Step[None]:
 def _check_gaps(lease: RebuildLease, new: Checkpoint) -> Step[None]:
     """Raise LogGap if the log has lost events that the live state contains, and the new state lacks."""
     keys = lease.keys
-    names = (PageKeys(keys, "", build).gaps for build in (lease.build, lease.live))
+    names = (keys.page("", build).gaps for build in (lease.build, lease.live))
     found, known, live, floor = yield from ask_all(
         keys.shard, [*(("HGETALL", name) for name in names), ("GET", keys.live), ("GET", keys.floor)]
     )

@@ -12,7 +12,7 @@ from scratchbus.engine.scripts import Key, lua_script
 from scratchbus.engine.steps import Call, Interrupted, Pause, Step, ask, batches, scan_keys
 from scratchbus.errors import RebuildHeld
 from scratchbus.eventlog.checkpoint import checkpoint_key
-from scratchbus.eventlog.keys import PageKeys, ShardKeys
+from scratchbus.eventlog.keys import ShardKeys
 from scratchbus.eventlog.lag import end_of
 from scratchbus.eventlog.layouts import CHECKPOINT, LUA
 from scratchbus.eventlog.raw_entries import text_of
@@ -96,7 +96,7 @@ def clear(lease: RebuildLease, kept: Sequence[int]) -> Step[int]:
 
 
 def _run(keys: ShardKeys, operation: str, token: str, build: int | None, who: str = "") -> Step[list[Any]]:
-    next_checkpoint = keys.ids if build is None else PageKeys(keys, "", build).checkpoint
+    next_checkpoint = keys.ids if build is None else keys.page("", build).checkpoint
     command = _rebuild(
         lease=keys.rebuilding,
         live=checkpoint_key(keys),

@@ -22,7 +22,6 @@ from scratchbus.eventlog.below_floor import from_archive, read_floor
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key, read_checkpoint
 from scratchbus.eventlog.codec import decode_items
-from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.log_reader import LogReader
 from scratchbus.eventlog.raw_entries import text_of
 from scratchbus.projections import event_relations
@@ -84,7 +83,7 @@ class Relations:
         """Return the members of a relation that begin with each of these, all of one build of the state."""
         keys = self.log.keys(shard)
         while True:
-            key = PageKeys(keys, "", self._builds[shard]).relation(relation)
+            key = keys.page("", self._builds[shard]).relation(relation)
             *rows, now = yield from ask_all(
                 shard,
                 [
@@ -198,7 +197,7 @@ def _find_on_shard(log: Log, checkpoint: Checkpoint, ids: list[str]) -> Step[dic
         for batch in batches(names, max(1, _PAIRS // len(missing))):
             rows = yield from ask_all(shard, [("HMGET", keys.heads(name), *missing) for name in batch])
             candidates = [(id, name) for name in batch for id in missing]
-            stored = [("HEXISTS", PageKeys(keys, name, build).docs, id) for id, name in candidates]
+            stored = [("HEXISTS", keys.page(name, build).docs, id) for id, name in candidates]
             heads = [head for row in rows for head in row]
             for (id, name), *flags in zip(candidates, heads, (yield from ask_all(shard, stored)), strict=True):
                 if any(flags):
@@ -206,7 +205,7 @@ def _find_on_shard(log: Log, checkpoint: Checkpoint, ids: list[str]) -> Step[dic
             for name in batch if checkpoint.is_paged else ():
                 elsewhere = [id for id in missing if id not in found]
                 found |= dict.fromkeys(
-                    (yield from paged_out.locate(log, PageKeys(keys, name, build), shard, elsewhere)), name
+                    (yield from paged_out.locate(log, keys.page(name, build), shard, elsewhere)), name
                 )
             missing = [id for id in missing if id not in found]
             if not missing:

@@ -222,7 +222,7 @@ class _Ranges:
 def _begin_walk(log: Log, page: str, checkpoint: Checkpoint, wanted: Filter) -> Step[_Walk]:
     shard = checkpoint.position.shard
     keys = log.keys(shard)
-    names = PageKeys(keys, page, checkpoint.build)
+    names = keys.page(page, checkpoint.build)
     *state, fields, tables = yield from ask_all(
         shard, [*_state_of(names), ("HKEYS", names.places), ("HGETALL", names.tables)]
     )

@@ -11,7 +11,6 @@ from scratchbus.errors import InvalidId, NotFound, shown
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import read_checkpoint
 from scratchbus.eventlog.index_tables import ULID_LENGTH, id_text, ids_in, ids_like, table_names
-from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.raw_entries import text_of
 from scratchbus.projections.subjects import is_remembered
 from scratchbus.readmodel.relations import may_have_hidden
@@ -70,7 +69,7 @@ def _find(log: Log, page: str, build: int, text: str) -> Step[set[str]]:
     """
     keys = log.keys(log.shard(page))
     shard = keys.shard
-    names = PageKeys(keys, page, build)
+    names = keys.page(page, build)
     found: set[str] = set()
 
     def take(ids: Iterable[str]) -> None:

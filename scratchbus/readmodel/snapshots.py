@@ -221,7 +221,7 @@ def take_open(keys: ShardKeys, page: str) -> Step[bool]:
     shard, key = keys.shard, checkpoint_key(keys)
     erased = yield from count_all_erased(keys)
     checkpoint = yield from read_checkpoint(keys)
-    names = PageKeys(keys, page, checkpoint.build)
+    names = keys.page(page, checkpoint.build)
     last = yield from nearest_open(keys, names, checkpoint.position)
     before, events = yield from count_positions(shard, names.positions, last[0] if last else START)
     ids, tail = yield from ask_all(shard, [("ZRANGE", names.open, 0, OPEN_MAX), ("GET", keys.tail)])
@@ -255,7 +255,7 @@ def take(keys: ShardKeys, page: str, is_wanted: Callable[[], bool]) -> Step[bool
         unfolded = yield from ask(shard, "XRANGE", keys.log, after, "+", "COUNT", PART)
         if len(unfolded) == PART or b"erased" in map(entry_kind, unfolded):
             return False
-    names = PageKeys(keys, page, checkpoint.build)
+    names = keys.page(page, checkpoint.build)
     if checkpoint.is_paged and (yield from ask(shard, "EXISTS", names.paged, names.tables)):
         return False
     last = yield from nearest(keys, names, checkpoint.position)

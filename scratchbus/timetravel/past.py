@@ -140,7 +140,7 @@ def read_past(core: Core, page: str, cut: Cut, progress: Progress | None) -> Ste
     checkpoint = yield from read_checkpoint(keys)
     tail, floor, origin = yield from ask_all(end.shard, [("GET", key) for key in (keys.tail, keys.floor, keys.origin)])
     log_end, archived = end_of(tail, end.shard), Floor.parse(floor, origin, end.shard).position
-    names = PageKeys(keys, page, checkpoint.build)
+    names = keys.page(page, checkpoint.build)
     in_log, indexed = yield from count_positions(end.shard, names.positions, end)
     events = _PageEvents.of(names, indexed, archived, checkpoint.position, log_end)
     events_before = events.estimate(in_log, end)

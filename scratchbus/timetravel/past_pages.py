@@ -15,7 +15,7 @@ from scratchbus.errors import ArchiveError, PositionLost
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, read_checkpoint
 from scratchbus.eventlog.cursor import cursors
-from scratchbus.eventlog.keys import SYSTEM_PAGE, PageKeys
+from scratchbus.eventlog.keys import SYSTEM_PAGE
 from scratchbus.eventlog.positions import count_many_positions
 from scratchbus.eventlog.raw_entries import entry_fields, entry_position, text_of
 from scratchbus.eventlog.reader import read
@@ -60,7 +60,7 @@ def _pages_of_shard(core: Core, when: When, checkpoint: Checkpoint, open_filter:
     cut = yield from cut_at(core, names[0], when)  # the same for all pages of a shard
     with_events = yield from _pages_between(core.log, checkpoint.position, cut.position)
     for batch in batches(names, _AT_ONCE):
-        wanted = [(PageKeys(keys, page, checkpoint.build).positions, cut.position) for page in batch]
+        wanted = [(keys.page(page, checkpoint.build).positions, cut.position) for page in batch]
         counted = yield from count_many_positions(shard, wanted)
         with_events |= {page for page, (count, _) in zip(batch, counted, strict=True) if count}
     for batch in (names[:1], *batches(names[1:], _READ_AT_ONCE)):  # the first one may have to fold for all

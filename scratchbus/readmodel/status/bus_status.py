@@ -14,7 +14,6 @@ from scratchbus.eventlog.below_floor import read_floor
 from scratchbus.eventlog.checkpoint import read_checkpoint
 from scratchbus.eventlog.foreign import read_foreign
 from scratchbus.eventlog.gaps import read_gaps
-from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.lag import end_of, read_lags
 from scratchbus.eventlog.raw_entries import texts_of
 from scratchbus.readmodel.scope import Core
@@ -125,7 +124,7 @@ def _read_shard(core: Core, shard: int) -> Step[tuple[ShardStatus, list[str]]]:
     """Return the status of a log, and the names of its pages."""
     keys = core.log.keys(shard)
     checkpoint = yield from read_checkpoint(keys)
-    folded, common = checkpoint.position, PageKeys(keys, "", checkpoint.build)
+    folded, common = checkpoint.position, keys.page("", checkpoint.build)
     foreign = len((yield from read_foreign(core.log, shard, MAX_FOREIGN)))
     reads = [("XLEN", keys.log), ("GET", keys.tail), ("XLEN", common.rejected), ("HKEYS", keys.pages)]
     length, tail, rejected, names, flat = yield from ask_all(shard, [*reads, ("HGETALL", common.gaps)])
