@@ -79,42 +79,23 @@ def earlier_additions(
     of an addition as it was decided at a time. Raises EventIdReused.
     """
     by, batch_size = core.settings.source, len(items) if event_id is not None else 1
-    bound = earliest_bound([event_id] if event_id is not None else [each.get("event_id", "") for each in items])
-    if bound is not None:
-        now = moment(int(bound.partition("-")[0]))
-        return (yield from _additions_decided_at(now, core, page, items, event_id, decide))
+    ids = [_id_of(arguments, event_id, index) for index, arguments in enumerate(items)]
+    bound = earliest_bound(filter(None, ids))
     writes: list[Write] = []
-    for index, arguments in enumerate(items):
-        id = _id_of(arguments, event_id, index)
+    for id, arguments in zip(ids, items, strict=True):
         if id is None:
             return None
-        digest = digest_of_addition(page, arguments, by, batch_size)
-        writes.append(_lookup(page, id, by or arguments.get("source", ""), digest))
-    positions = yield from _find(core, page, writes)
-    if positions is None:
-        return None
-    return (yield from recall_batch(core, page, positions))
-
-
-def _additions_decided_at(
-    now: datetime,
-    core: Core,
-    page: str,
-    items: Sequence[Mapping[str, Any]],
-    event_id: str | None,
-    decide: Callable[[datetime, Ids, Mapping[str, Any]], Write],
-) -> Step[list[Observation] | None]:
-    """Return the result of an earlier attempt under generated ids, whose events have no digest to compare."""
-    batch_size, writes = len(items) if event_id is not None else 1, list[Write]()
-    for index, arguments in enumerate(items):
-        id = _id_of(arguments, event_id, index)
-        if id is None or arguments["type"] not in core.registry.types:
+        if bound is None:
+            digest = digest_of_addition(page, arguments, by, batch_size)
+            writes.append(_lookup(page, id, by or arguments.get("source", ""), digest))
+            continue
+        if arguments["type"] not in core.registry.types:
             return None
         try:
-            writes.append(decide(now, Ids(new_id(), id, batch_size), arguments))
+            writes.append(decide(_time_of(bound), Ids(new_id(), id, batch_size), arguments))
         except InvalidInput:
             return None  # it was refused then, too
-    positions = yield from _find_same(core, page, writes)
+    positions = yield from (_find if bound is None else _find_same)(core, page, writes)
     if positions is None:
         return None
     found = yield from recall_batch(core, page, positions)
@@ -145,13 +126,20 @@ def earlier_change(
     bound = bound_of(event_id)
     if bound is not None:
         try:
-            writes = decide(moment(int(bound.partition("-")[0])))
+            writes = decide(_time_of(bound))
         except InvalidInput:
             return None  # it was refused then, too
         positions = yield from _find_same(core, page, writes)
-    else:
+    elif digest:
         positions = yield from _find(core, page, [_lookup(page, event_id, core.by, digest)])
+    else:
+        return None  # it is no retry
     return None if positions is None else (yield from recall_change(core, page, positions[-1]))
+
+
+def _time_of(bound: str) -> datetime:
+    """Return the time of a stream id."""
+    return moment(int(bound.partition("-")[0]))
 
 
 def recall_change(core: Core, page: str, position: Position) -> Step[Observation]:
@@ -182,8 +170,7 @@ def _lookup(page: str, event_id: str, by: str, digest: str) -> Write:
 
 
 def _find(core: Core, page: str, writes: list[Write]) -> Step[list[Position] | None]:
-    if not all(write.digest and bound_of(write.event.id) is None for write in writes):
-        return None  # the events of generated ids have no digest to compare
+    """Return the positions of events under ids of their caller, by their digests; None if they were never appended."""
     try:
         return (yield from find_attempt(core.log, page, writes))
     except Conflict:
