@@ -58,6 +58,9 @@ Keys = Annotated[tuple[str, ...], "KEYS"]
 Constants = Mapping[str, str | Callable[..., str]]
 """Values for the placeholders in Lua: expressions, or functions that return one for the placeholder's words."""
 
+MAX_ARGUMENTS = 2_000
+"""The most arguments of one command that a script runs; Lua's `unpack` fails near 8,000."""
+
 _PLACEHOLDER = re.compile(r"@([A-Z_]+)(?:\(([^)]*)\))?@")
 _FOLDER = Path(__file__).parents[1]
 

@@ -14,7 +14,7 @@ from scratchbus.domain.observation import Observation
 from scratchbus.domain.ownership import holder_in_head
 from scratchbus.domain.schedule import blockers_in_head
 from scratchbus.domain.values import millis
-from scratchbus.engine.scripts import Command, Key, lua_script
+from scratchbus.engine.scripts import MAX_ARGUMENTS, Command, Key, lua_script
 from scratchbus.engine.steps import Call, Step, ask, ask_all, batches
 from scratchbus.errors import BusClosed, EngineError
 from scratchbus.eventlog.bus_log import Log
@@ -82,7 +82,7 @@ def drop_heads(keys: ShardKeys, page: str, heads: Mapping[str, str | bytes]) -> 
     """Drop those of these heads that have not changed since they were read; return how many."""
     flat = [part for each in heads.items() for part in each]
     count = 0
-    for batch in batches(flat, 2_000):
+    for batch in batches(flat, MAX_ARGUMENTS):
         command = _drop_heads(*batch, heads=keys.heads(page), never=keys.ids)
         (reply,) = yield from ask_all(keys.shard, [command])  # safe to send twice
         count += reply

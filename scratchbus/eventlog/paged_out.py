@@ -19,7 +19,7 @@ from secrets import token_hex
 
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
-from scratchbus.engine.scripts import Command
+from scratchbus.engine.scripts import MAX_ARGUMENTS, Command
 from scratchbus.engine.steps import Step, ask_all, batches
 from scratchbus.errors import PositionLost
 from scratchbus.eventlog.bus_log import Log
@@ -116,7 +116,7 @@ class IndexEdit:
                 writes["HDEL", key].append(name)
         commands: list[Command] = [("HSET", self.names.places, "moves", token_hex(6))] if self._has_moves else []
         for command, arguments in writes.items():
-            commands += [(*command, *batch) for batch in batches(arguments, 2_000)]
+            commands += [(*command, *batch) for batch in batches(arguments, MAX_ARGUMENTS)]
         return commands
 
 

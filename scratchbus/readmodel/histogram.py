@@ -100,9 +100,7 @@ def histogram(log: Log, since: Moment | None, until: Moment | None, buckets: int
     sample = total if total <= EXACT else max(1, EXACT // busy)
     shard_counts: list[_ShardCounts] = []
     for counts, firsts in counted.values():
-        shard_counts += [
-            _ShardCounts(counts, firsts, (yield from _sample_kinds(log, counts, firsts, sample, page)))
-        ]
+        shard_counts += [_ShardCounts(counts, firsts, (yield from _sample_kinds(log, counts, firsts, sample, page)))]
     return Histogram(
         since=moment(start),
         until=moment(end),

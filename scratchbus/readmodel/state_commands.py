@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from operator import itemgetter
 
 from scratchbus.domain.observation import Observation
-from scratchbus.engine.scripts import Command
+from scratchbus.engine.scripts import MAX_ARGUMENTS, Command
 from scratchbus.engine.steps import batches
 from scratchbus.eventlog import positions
 from scratchbus.eventlog.checkpoint import Checkpoint
@@ -25,8 +25,6 @@ from scratchbus.readmodel.type_indexes import unlist
 
 Writes = dict[Command, list[object]]
 """Arguments, by the verb and the key of the command that takes them."""
-
-_MAX_ARGUMENTS = 2_000  # arguments of one command; Lua's unpack fails near 8,000
 
 
 def commands(
@@ -71,7 +69,7 @@ def commands(
     for page in fold.emptied:
         yield ("DEL", keys.page(page, checkpoint.build).memory)  # first: later memories are written below
     for command, arguments in writes.items():
-        for batch in batches(arguments, _MAX_ARGUMENTS):
+        for batch in batches(arguments, MAX_ARGUMENTS):
             yield (*command, *batch)
     yield from added_documents
     yield from unlist_commands

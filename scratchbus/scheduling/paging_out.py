@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import START, Position
-from scratchbus.engine.scripts import Command
-from scratchbus.engine.steps import Fetch, Step, ask, ask_all
+from scratchbus.engine.scripts import MAX_ARGUMENTS, Command
+from scratchbus.engine.steps import Fetch, Step, ask, ask_all, batches
 from scratchbus.errors import (
     ArchiveDamaged,
     ArchiveForeign,
@@ -56,8 +56,6 @@ MIN_ENTRIES, MAX_ENTRIES = 1_024, 16_384
 
 SHARE = 64
 """At least a part of what the tables have, one in so many, moves at once, so that no page has too many tables."""
-
-_MAX_ARGUMENTS = 2_000  # arguments of one command
 
 _TRIES = 3
 """The attempts before it is left to others who are paging out."""
@@ -266,10 +264,9 @@ def _move_index(log: Log, shard: int, page: str) -> Step[bool]:
         )
         return False
     name = name_table(table_names(tables), sha256, ids, positions)
-    numbers = list(ranges)
     writes: list[Command] = [
         ("DEL", names.paged),
-        *(("HDEL", names.places, *numbers[at : at + _MAX_ARGUMENTS]) for at in range(0, len(numbers), _MAX_ARGUMENTS)),
+        *(("HDEL", names.places, *batch) for batch in batches([*ranges], MAX_ARGUMENTS)),
         ("HSET", names.places, "moves", token_hex(6)),
         ("HSET", names.tables, name.number, str(name), "kept", 0, "moved", moved + len(ids)),
     ]
