@@ -15,7 +15,6 @@ from scratchbus.eventlog.below_floor import Floor, archived_after, read_floor
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import read_checkpoint
 from scratchbus.eventlog.codec import decode_item
-from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.positions import WIDTH, count_many_positions, unpack
 from scratchbus.eventlog.raw_entries import entry_position
 from scratchbus.eventlog.stored_documents import decode_document
@@ -123,7 +122,7 @@ def _records(core: Core, shard: int, pages: Sequence[str]) -> Step[tuple[list[Do
             found.append(documents.get(session.SUBJECT))
         return found, (yield from read_checkpoint(keys)).build
     while True:
-        hashes = [PageKeys(keys, page, checkpoint.build).memory for page in pages]
+        hashes = [keys.page(page, checkpoint.build).memory for page in pages]
         rows = yield from ask_all(shard, [("HGET", key, session.SUBJECT) for key in hashes])
         current = yield from read_checkpoint(keys)
         if current.build == checkpoint.build:
@@ -135,7 +134,7 @@ def _last_positions(
     core: Core, shard: int, pages: Sequence[str], build: int, cut: Cut | None
 ) -> Step[list[Position | None]]:
     """Return the position of each page's newest event up to a moment; None if it has left the log."""
-    keys = [PageKeys(core.log.keys(shard), page, build).positions for page in pages]
+    keys = [core.log.keys(shard).page(page, build).positions for page in pages]
     ends = [-WIDTH] * len(keys)
     if cut is not None:
         counted = yield from count_many_positions(shard, [(key, cut.position) for key in keys])

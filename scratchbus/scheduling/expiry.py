@@ -22,7 +22,6 @@ from scratchbus.errors import ArchiveError, LogError, ScratchbusError
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.checkpoint import checkpoint_key, read_unchecked
 from scratchbus.eventlog.ids import new_event_id
-from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.lag import in_ms
 from scratchbus.eventlog.layouts import LUA, Head
 from scratchbus.eventlog.log_wait import LogWait, waiting
@@ -191,7 +190,7 @@ def _idle_seconds(core: Core) -> Step[float]:
     seconds = min(_MAX_IDLE, _MAX_IDLE_SWEEPS * core.settings.seconds("sweep_interval"))
     for shard in range(core.log.shards):
         keys = core.log.keys(shard)
-        due = PageKeys(keys, "", (yield from read_unchecked(keys)).build).due
+        due = keys.page("", (yield from read_unchecked(keys)).build).due
         first, now = yield from ask_all(shard, [("ZRANGE", due, 0, 0, "WITHSCORES"), ("TIME",)])
         if first:
             seconds = min(seconds, (float(first[1]) - in_ms(now)) / 1000)

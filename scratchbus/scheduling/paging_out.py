@@ -117,7 +117,7 @@ def _page_out_batch(log: Log, shard: int, keep_ms: int) -> Step[tuple[Final, boo
     for _ in range(_TRIES):
         row, time = yield from ask_all(shard, [("GET", key), ("TIME",)])
         checkpoint = Checkpoint.parse(row, shard)
-        names, until = PageKeys(keys, "", checkpoint.build), max(0, in_ms(time) - keep_ms)
+        names, until = keys.page("", checkpoint.build), max(0, in_ms(time) - keep_ms)
         stored = yield from ask(shard, "HGET", names.paging, "cursor")
         after = Position.parse(stored.decode())._replace(shard=shard) if stored else START._replace(shard=shard)
         entries, is_all, *_ = yield from LogReader(log, after, until=until, chunk=CHUNK, skips_lost=True).read()
@@ -146,7 +146,7 @@ def _remove(
     """Remove these documents, add them to the index and move the cursor; return False if any of that has changed."""
     writes = [cursor]
     for page, documents in final.items():
-        names = PageKeys(keys, page, checkpoint.build)
+        names = keys.page(page, checkpoint.build)
         edit = paged_out.IndexEdit(names)
         commands = paged_out.reads(names, (each.id for each in documents), (each.added_seq for each in documents))
         *rows, entry_count = yield from ask_all(keys.shard, [*commands, ("HGET", names.tables, "kept")])
@@ -173,7 +173,7 @@ def _final_documents(
         if fields.get(b"kind") in _LASTING and not is_remembered(subject):
             subjects[page][subject] = None
     reads: list[Command] = [
-        ("HMGET", PageKeys(keys, page, checkpoint.build).docs, *ids) for page, ids in subjects.items()
+        ("HMGET", keys.page(page, checkpoint.build).docs, *ids) for page, ids in subjects.items()
     ]
     found = yield from ask_all(keys.shard, reads)
     final: Final = {}
@@ -240,7 +240,7 @@ def _move_index(log: Log, shard: int, page: str) -> Step[bool]:
         return False
     keys = log.keys(shard)
     checkpoint = yield from read_unchecked(keys)
-    names = PageKeys(keys, page, checkpoint.build)
+    names = keys.page(page, checkpoint.build)
     fields = (names.tables, "kept"), (names.tables, "moved"), (names.places, "moves"), (names.paging, "cursor")
     rows = yield from ask_all(shard, [("HGET", *field) for field in fields])
     entries, moved = (int(row or 0) for row in rows[:2])
