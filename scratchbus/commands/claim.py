@@ -159,7 +159,7 @@ def pick(
             if not wanted.has(after):
                 raise EventIdReused(write.event.id)
             claim = cast(Claim, after.claim)
-            if work is not None and not (yield from _is_held(core, page, after.id, claim.fence)):
+            if work is not None and (yield from _held_by(core, page, after.id, claim.fence)) is None:
                 event_id, next_due, below = None, 0, ""
                 yield Abandoned()
                 continue
@@ -171,17 +171,17 @@ def pick(
                 return appended.idle._replace(soonest=next_due)
             continue
         row = appended.written[0]
-        found = (yield from get(core.log, page, [row.subject], core.fresh)).get(row.subject)
-        if found is not None and found.is_open and found.fence == row.fence:
+        found = yield from _held_by(core, page, row.subject, row.fence)
+        if found is not None:
             return Picked(found, _claim(event, row), asked_at)
         next_due, below = 0, ""  # it was closed right after it was picked
         yield Abandoned()
 
 
-def _is_held(core: Core, page: str, id: str, fence: int) -> Step[bool]:
-    """Return whether an observation is open, and nobody has claimed it since the claim with this fence."""
+def _held_by(core: Core, page: str, id: str, fence: int) -> Step[Observation | None]:
+    """Return an observation; None unless it is open, and nobody has claimed it since the claim with this fence."""
     found = (yield from get(core.log, page, [id], core.fresh)).get(id)
-    return found is not None and found.is_open and found.fence == fence
+    return found if found is not None and found.is_open and found.fence == fence else None
 
 
 class Release(Command):
