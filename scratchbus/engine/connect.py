@@ -39,6 +39,7 @@ UNKNOWN = "unknown"
 OLDEST = (7, 0)
 """The oldest supported version of Redis; every Valkey from 8 on is newer."""
 
+_SECTIONS = ("server", "memory", "persistence", "replication")  # of INFO
 _WAIT_TIMEOUT = 15.0  # seconds; longer than any call blocks, so that only a hanging engine times out
 
 
@@ -194,9 +195,9 @@ def _memory(url: str) -> Target:
     )
 
 
-def read_info(*sections: str, shard: int = 0) -> Step[dict[str, str]]:
-    """Return the fields of these INFO sections from the server of a shard."""
-    texts = yield from ask_all(shard, [("INFO", section) for section in sections])
+def read_info(shard: int) -> Step[dict[str, str]]:
+    """Return what INFO says about the server of a shard: its version, memory, persistence and replication."""
+    texts = yield from ask_all(shard, [("INFO", section) for section in _SECTIONS])
     return dict(line.split(":", 1) for text in texts for line in text.decode().splitlines() if ":" in line)
 
 
@@ -217,7 +218,7 @@ def risks(info: Mapping[str, str], replicas: int) -> list[str]:
     return found
 
 
-def load_reading_scripts(shard: int = 0) -> Step[None]:
+def load_reading_scripts(shard: int) -> Step[None]:
     """Load the scripts for users with read-only permissions, who cannot; do nothing if this user may not either."""
     try:
         yield from ask_all(shard, list(Script.reading))
@@ -225,7 +226,7 @@ def load_reading_scripts(shard: int = 0) -> Step[None]:
         return
 
 
-def check_engine(where: str, ack: str, shard: int = 0) -> Step[dict[str, str]]:
+def check_engine(where: str, ack: str, shard: int) -> Step[dict[str, str]]:
     """Check the server of a shard and return its INFO, as far as this user may read it.
 
     Raises EngineTooOld, or EngineMisconfigured if it does not support this `ack`.
@@ -244,7 +245,7 @@ def check_engine(where: str, ack: str, shard: int = 0) -> Step[dict[str, str]]:
 
 def _read_checked_info(where: str, shard: int) -> Step[dict[str, str]]:
     try:
-        info = yield from read_info("server", "memory", "persistence", "replication", shard=shard)
+        info = yield from read_info(shard)
     except EngineForbidden:
         return {"engine": UNKNOWN, "version": UNKNOWN}
     if "sentinel" in (info.get("redis_mode"), info.get("server_mode")):  # the second is that of Valkey

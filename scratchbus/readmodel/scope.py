@@ -158,9 +158,7 @@ def refresh_registry(core: Core) -> Step[bool]:
     return text is not None
 
 
-def push_registry(
-    core: Core, registry: Registry, event_id: str | None = None, expected_version: int | None = None
-) -> Step[bool]:
+def push_registry(core: Core, registry: Registry, event_id: str | None, expected_version: int | None) -> Step[bool]:
     """Publish a registry to the bus; return whether it changed anything.
 
     Raises TypeInUse if a type is removed, or gets another lifecycle, while an observation of it is open, and

@@ -158,7 +158,7 @@ def _read_engine(core: Core, about: Mapping[str, str]) -> Step[_EngineStatus]:
         return _EngineStatus()
     servers: dict[str, dict[str, str]] = {}
     for shard in range(core.log.shards if core.log.is_spread else 1):
-        info = yield from read_info("server", "memory", "persistence", "replication", shard=shard)
+        info = yield from read_info(shard)
         servers[info.get("run_id", "")] = info
     limits = [int(info.get("maxmemory", 0)) for info in servers.values()]
     return _EngineStatus(
