@@ -168,7 +168,7 @@ def _retract_facts(core: Core, refuted: StatusChanged, facts: Mapping[str, str])
     count = 0
     for page, ids in ids_by_page(facts).items():
         for batch in batches(ids, MAX_BATCH):
-            found = yield from recollect(core.log, page, batch, core.fresh)
+            found = yield from recollect(core, page, batch)
             facts_found = [each for each in found.values() if isinstance(each, Fact)]
             writes = [_retraction(refuted, page, fact) for fact in facts_found if fact.retraction is None]
             if writes:

@@ -14,7 +14,7 @@ from scratchbus.engine.steps import Step
 from scratchbus.projections.session import SUBJECT as SESSION
 from scratchbus.projections.turns import PREFIX as TURNS
 from scratchbus.readmodel.history import history
-from scratchbus.readmodel.queries import recollect
+from scratchbus.readmodel.queries import recollect_one
 from scratchbus.readmodel.scope import Core
 
 AFTER = "01"
@@ -65,5 +65,5 @@ def _may_be_copied(core: Core, first: SessionSpawned, tombstone: Erased) -> Step
     """Return whether a fork without a copy may have read the original before it was erased, and be about to write."""
     if not tombstone.positions or not Position.parse(tombstone.positions[0]).seq < first.seq < tombstone.seq:
         return False
-    its_session = (yield from recollect(core.log, page_of_session(first.session), [SESSION], core.fresh)).get(SESSION)
+    its_session = yield from recollect_one(core, page_of_session(first.session), SESSION)
     return isinstance(its_session, Session) and not its_session.ended

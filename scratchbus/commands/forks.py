@@ -30,7 +30,7 @@ from scratchbus.projections.conversation import Conversation, conversation_of
 from scratchbus.projections.session import SUBJECT as SESSION
 from scratchbus.projections.tasks import Task
 from scratchbus.readmodel.past_documents import memories_at
-from scratchbus.readmodel.queries import recollect
+from scratchbus.readmodel.queries import recollect_one
 from scratchbus.readmodel.scope import Core
 
 _TRIES = 5
@@ -108,8 +108,7 @@ def _renamed(copy: _Copy, names: Mapping[str, str]) -> _Copy:
 
 def _conversation(core: Core, first: SessionSpawned) -> Step[Conversation]:
     """Return the conversation of a session; if the session has ended, as of when the fork began."""
-    known = yield from recollect(core.log, first.page, [SESSION], core.fresh)
-    its_session = known.get(SESSION)
+    its_session = yield from recollect_one(core, first.page, SESSION)
     if isinstance(its_session, Session) and its_session.ended:
         return conversation_of((yield from memories_at(core.log, first.page, first.position)))
     documents = yield from read_memory(core, core.conversations, first.page, Conversation.documents)

@@ -142,7 +142,7 @@ def _append_some(core: Core, jobs: Sequence[_Job]) -> Step[list[_Outcome]]:
     page, subject = jobs[0].occasion.page, jobs[0].command.about
     missing = 0
     for attempt in range(_TRIES):
-        found = yield from recollect(core.log, page, (subject, session.SUBJECT), core.fresh)
+        found = yield from recollect(core, page, (subject, session.SUBJECT))
         before = found.get(subject)
         version = before.version if before else missing
         decided, writes = _decide(jobs, before, found.get(session.SUBJECT), version)

@@ -16,7 +16,7 @@ from scratchbus.domain.models import CheckedBy
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidField, shown
 from scratchbus.projections.notepad import SUBJECT, NotepadDocument, edited
-from scratchbus.readmodel.queries import recollect
+from scratchbus.readmodel.queries import recollect_one
 from scratchbus.readmodel.scope import Core
 from scratchbus.settings import Settings
 
@@ -33,8 +33,8 @@ _MAX_COUNTED = 1_000  # occurrences to count: overlapping ones in long texts tak
 
 def read(core: Core, page: str) -> Step[Revised]:
     """Return the notepad's content and revision; empty if it was never used."""
-    found = yield from recollect(core.log, page, [SUBJECT], core.fresh)
-    return Revised(content_of(found.get(SUBJECT)), revision_of(found.get(SUBJECT)))
+    document = yield from recollect_one(core, page, SUBJECT)
+    return Revised(content_of(document), revision_of(document))
 
 
 def revision_of(document: Remembered | None) -> int:

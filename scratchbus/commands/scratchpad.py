@@ -19,7 +19,7 @@ from scratchbus.domain.values import AGENT_PAGES
 from scratchbus.engine.steps import Step
 from scratchbus.errors import Unauthorized
 from scratchbus.projections.scratchpad import SUBJECT, Pad
-from scratchbus.readmodel.queries import recollect
+from scratchbus.readmodel.queries import recollect_one
 from scratchbus.readmodel.scope import Core
 
 
@@ -27,8 +27,8 @@ def read(core: Core, page: str) -> Step[Revised]:
     """Return the scratchpad's content and revision; "" and 0 for people, who have none."""
     if not may_see(core, page):
         return Revised("", 0)
-    found = yield from recollect(core.log, page, [SUBJECT], core.fresh)
-    return Revised(content_of(found.get(SUBJECT)), revision_of(found.get(SUBJECT)))
+    document = yield from recollect_one(core, page, SUBJECT)
+    return Revised(content_of(document), revision_of(document))
 
 
 def show(core: Core, page: str) -> Step[str]:

@@ -28,14 +28,13 @@ from scratchbus.projections import notepad
 from scratchbus.projections.session import SUBJECT
 from scratchbus.readmodel.history import history
 from scratchbus.readmodel.memory_history import folded, history_of
-from scratchbus.readmodel.queries import recollect
+from scratchbus.readmodel.queries import recollect_one
 from scratchbus.readmodel.scope import Core
 
 
 def get_session(core: Core, id: str) -> Step[Session | None]:
     """Return the record of a session; None if it has none."""
-    found = yield from recollect(core.log, page_of_session(id), [SUBJECT], core.fresh)
-    document = found.get(SUBJECT)
+    document = yield from recollect_one(core, page_of_session(id), SUBJECT)
     return document if isinstance(document, Session) else None
 
 

@@ -27,7 +27,7 @@ from scratchbus.eventlog.append import append
 from scratchbus.eventlog.writes import MAX_BATCH
 from scratchbus.projections.memory_index import Directory
 from scratchbus.projections.texts import PREFIX, edited, evolve, lines_of
-from scratchbus.readmodel.queries import recollect
+from scratchbus.readmodel.queries import recollect_one
 from scratchbus.readmodel.scope import Core
 
 _TRIES = 100
@@ -132,8 +132,7 @@ def _problem_at(path: str, texts: Mapping[str, Text]) -> str:
 
 def read(core: Core, page: str, path: str) -> Step[Text]:
     """Return a text. Raises NotFound."""
-    subject = subject_of(PREFIX, check_path(path))
-    found = (yield from recollect(core.log, page, [subject], core.fresh)).get(subject)
+    found = yield from recollect_one(core, page, subject_of(PREFIX, check_path(path)))
     if not isinstance(found, Text) or found.deleted:
         raise _not_found(path)
     return found

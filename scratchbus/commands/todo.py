@@ -15,14 +15,13 @@ from scratchbus.domain.models import CheckedBy
 from scratchbus.domain.todo import TodoList, apply_changes, parse_changes
 from scratchbus.engine.steps import Step
 from scratchbus.projections.todo import SUBJECT, TodoDocument
-from scratchbus.readmodel.queries import recollect
+from scratchbus.readmodel.queries import recollect_one
 from scratchbus.readmodel.scope import Core
 
 
 def read(core: Core, page: str) -> Step[TodoList]:
     """Return the todo list; an empty one if it was never written."""
-    found = yield from recollect(core.log, page, [SUBJECT], core.fresh)
-    return list_of(found.get(SUBJECT))
+    return list_of((yield from recollect_one(core, page, SUBJECT)))
 
 
 def list_of(document: Remembered | None) -> TodoList:

@@ -221,7 +221,7 @@ def compacted(core: Core, session: str, system: str, summary: str) -> Step[str]:
 
 def _notepad_and_todo(core: Core, page: str) -> Step[tuple[str, list[TodoItem]]]:
     """Return the notepad and the todo list of a session, read at the same moment."""
-    found = yield from recollect(core.log, page, [NOTEPAD, TODO], core.fresh)
+    found = yield from recollect(core, page, [NOTEPAD, TODO])
     return notepads.content_of(found.get(NOTEPAD)), todo.list_of(found.get(TODO)).todos
 
 

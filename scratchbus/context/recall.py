@@ -206,7 +206,7 @@ def _documents(core: Core, page: str, subjects: Sequence[str]) -> Step[dict[str,
     ids = [subject for subject in subjects if not is_remembered(subject)]
     found: dict[str, Document] = {}
     if memories:
-        found |= yield from recollect(core.log, page, memories, core.fresh)
+        found |= yield from recollect(core, page, memories)
     if ids:
         found |= yield from get(core.log, page, ids, core.fresh)
     return found

@@ -21,7 +21,7 @@ from scratchbus.eventlog.stored_documents import decode_document
 from scratchbus.projections import scratchpad, session
 from scratchbus.readmodel.catch_up import catch_up
 from scratchbus.readmodel.memory_history import folded, history_of
-from scratchbus.readmodel.queries import recollect
+from scratchbus.readmodel.queries import recollect_one
 from scratchbus.readmodel.scope import Core
 from scratchbus.timetravel import When
 from scratchbus.timetravel.cut import Cut, cut_at
@@ -118,8 +118,8 @@ def _records(core: Core, shard: int, pages: Sequence[str]) -> Step[tuple[list[Do
     except (EngineReadOnly, EngineForbidden):  # one by one, each with its events not folded yet
         found: list[Document | None] = []
         for page in pages:
-            documents = yield from recollect(core.log, page, [session.SUBJECT], core.fresh)
-            found.append(documents.get(session.SUBJECT))
+            record = yield from recollect_one(core, page, session.SUBJECT)
+            found.append(record)
         return found, (yield from read_checkpoint(keys)).build
     while True:
         hashes = [keys.page(page, checkpoint.build).memory for page in pages]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from scratchbus.domain.document import Remembered
 from scratchbus.domain.observation import Observation
@@ -18,6 +19,9 @@ from scratchbus.projections import scratch_page
 from scratchbus.projections.projection import Document
 from scratchbus.projections.stored_observation import AnyObservation
 from scratchbus.readmodel.page_query import Freshness, PastState, query_page
+
+if TYPE_CHECKING:
+    from scratchbus.readmodel.scope import Core
 
 _TRIES = 3  # for observations that are paged in meanwhile
 
@@ -59,9 +63,9 @@ def get(
     return {id: scratch_page.settled(document, result.now) for id, document in found.items()}
 
 
-def recollect(log: Log, page: str, subjects: Sequence[str], freshness: Freshness) -> Step[dict[str, Remembered]]:
+def recollect(core: Core, page: str, subjects: Sequence[str]) -> Step[dict[str, Remembered]]:
     """Return the memories of a page with these subjects, by subject, without missing ones. Raises Behind."""
-    result = yield from query_page(log, page, freshness, "get", *subjects, store="memory")
+    result = yield from query_page(core.log, page, core.fresh, "get", *subjects, store="memory")
     found: dict[str, Document | None] = {
         subject: decode_document(subject, row)
         for subject, row in zip(subjects, result.rows, strict=True)
@@ -69,6 +73,11 @@ def recollect(log: Log, page: str, subjects: Sequence[str], freshness: Freshness
     }
     found |= {subject: newer for subject, newer in result.overlay.items() if subject in subjects}
     return {subject: document for subject, document in found.items() if isinstance(document, Remembered)}
+
+
+def recollect_one(core: Core, page: str, subject: str) -> Step[Remembered | None]:
+    """Return the memory of a page with this subject, None if it is missing. Raises Behind."""
+    return (yield from recollect(core, page, [subject])).get(subject)
 
 
 def page_names(keys: ShardKeys) -> Step[list[str]]:
