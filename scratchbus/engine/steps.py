@@ -255,17 +255,19 @@ def scan(
             return
 
 
-def scan_keys(shard: int, take: Callable[[list[bytes]], object], match: str) -> Step[None]:
-    """Pass all keys that match a pattern to `take`; some may come twice.
+def find_keys(shard: int, match: str) -> Step[list[bytes]]:
+    """Return all keys that match a pattern; some may be there twice.
 
     A cursor is valid for one process of the engine, so it scans again if another one answers at the end. That cannot
     be known if the engine refuses INFO.
     """
+    found = list[bytes]()
     for _ in range(_SCANS):
         before = yield from run_id(shard)
-        yield from scan(shard, take, "SCAN", match=match, count=1_000)
+        yield from scan(shard, found.extend, "SCAN", match=match, count=1_000)
         if (yield from run_id(shard)) == before:
-            return
+            break
+    return found
 
 
 def run_id(shard: int) -> Step[bytes]:

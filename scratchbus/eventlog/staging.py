@@ -11,7 +11,7 @@ from secrets import token_hex
 from typing import Any
 
 from scratchbus.engine.scripts import Command, Key, lua_script, packed
-from scratchbus.engine.steps import Step, ask, batches, scan_keys
+from scratchbus.engine.steps import Step, ask, batches, find_keys
 from scratchbus.errors import Conflict, NotEmpty, ScratchbusError
 from scratchbus.eventlog.keys import ShardKeys
 from scratchbus.eventlog.layouts import LUA
@@ -88,8 +88,7 @@ class Staging:
             return  # the next import deletes them
 
     def _clear(self) -> Step[None]:
-        found = list[bytes]()
-        yield from scan_keys(self.keys.shard, found.extend, match=f"{self.staged.tag}*")
+        found = yield from find_keys(self.keys.shard, match=f"{self.staged.tag}*")
         for batch in batches(found, _KEYS_AT_ONCE):
             yield from self._do("clear", *batch)
 

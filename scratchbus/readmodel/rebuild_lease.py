@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from scratchbus.domain.position import Position
 from scratchbus.engine.scripts import Key, lua_script
-from scratchbus.engine.steps import Call, Interrupted, Pause, Step, ask, batches, scan_keys
+from scratchbus.engine.steps import Call, Interrupted, Pause, Step, ask, batches, find_keys
 from scratchbus.errors import RebuildHeld
 from scratchbus.eventlog.checkpoint import checkpoint_key
 from scratchbus.eventlog.keys import ShardKeys
@@ -86,8 +86,7 @@ def clear(lease: RebuildLease, kept: Sequence[int]) -> Step[int]:
     """Delete the keys of all builds before this one, except these; return how many were deleted."""
     shard, tag = lease.keys.shard, lease.keys.tag
     key_of_build = re.compile(rb"%bp(\d{1,15}):" % re.escape(tag.encode()))
-    found = list[bytes]()
-    yield from scan_keys(shard, found.extend, match=f"{tag}p[0-9]*")
+    found = yield from find_keys(shard, match=f"{tag}p[0-9]*")
     builds = {key: int(match[1]) for key in found if (match := key_of_build.match(key))}
     old = [key for key, build in builds.items() if build < lease.build and build not in kept]
     for batch in batches(old, 1_000):

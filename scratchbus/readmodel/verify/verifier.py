@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from scratchbus.engine.steps import Fetch, Step, ask, ask_all, batches, scan_keys
+from scratchbus.engine.steps import Fetch, Step, ask, ask_all, batches, find_keys
 from scratchbus.errors import ArchiveDamaged, ArchiveForeign, LogRewound
 from scratchbus.eventlog.archive_protocol import LogArchive
 from scratchbus.eventlog.below_floor import read_floor
@@ -145,9 +145,7 @@ class _Shard:
 
     def _scan(self) -> Step[set[str]]:
         """Return the names of all keys of the shard."""
-        found = list[bytes]()
-        yield from scan_keys(self._shard, found.extend, match=f"{self._keys.tag}*")
-        return set(texts_of(found))
+        return set(texts_of((yield from find_keys(self._shard, match=f"{self._keys.tag}*"))))
 
     # -- comparing ---------------------------------------------------------------------------------------------------
 
