@@ -108,9 +108,6 @@ class FactIndex:
             for statement in _TABLES.split(";"):
                 self._write(statement)
 
-    def __len__(self) -> int:
-        return self._count
-
     @property
     def size(self) -> int:
         """Approximate memory use in bytes; the rest is in the file."""
