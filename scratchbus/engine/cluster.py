@@ -60,7 +60,7 @@ class Cluster(Failover):
         self._owners = owners
         self._nodes = list(nodes | dict.fromkeys(self._seeds))
 
-    def note(self, failure: Exception, shard: int, address: Address | None) -> bool:
+    def note(self, failure: Exception, address: Address | None) -> bool:
         """Record a slot that moved; forget all slots when a node fails. Return whether the failure is transient."""
         if isinstance(failure, redis_errors.MovedError):
             self._owners[failure.slot_id] = (failure.host or (address or ("",))[0], failure.port)

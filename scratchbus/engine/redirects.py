@@ -66,8 +66,8 @@ class Topology(Protocol):
         """Find out where the shards are. Raises ConnectionError if no server answers."""
         ...
 
-    def note(self, failure: Exception, shard: int, address: Address | None) -> bool:
-        """Note how a call for a shard failed at a server; return whether the failure is transient."""
+    def note(self, failure: Exception, address: Address | None) -> bool:
+        """Note how a call failed at a server; return whether the failure is transient."""
         ...
 
 
@@ -88,7 +88,7 @@ class OneServer:
         """Do nothing: there is nothing to learn."""
         yield from ()
 
-    def note(self, failure: Exception, shard: int, address: Address | None) -> bool:
+    def note(self, failure: Exception, address: Address | None) -> bool:
         """Return whether the connection broke."""
         return is_lost(failure)
 
@@ -164,7 +164,7 @@ def deliver(
             return (yield Sending(address, call.commands, call.joint))  # type: ignore[no-any-return]
         except (redis_errors.RedisError, OSError) as error:
             failure: Exception = error
-        is_transient = topology.note(failure, call.shard, address)
+        is_transient = topology.note(failure, address)
         if call.is_write and is_lost(failure):
             raise Interrupted(str(translate(failure, where, has_answered=topology.has_answered)))
         deadline = deadline or time.monotonic() + topology.retry_seconds

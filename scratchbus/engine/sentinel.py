@@ -51,7 +51,7 @@ class Sentinels(Failover):
             raise EngineMisconfigured(f"the sentinels know no master {self._name!r}; check the name in the URL")
         raise last_problem
 
-    def note(self, failure: Exception, shard: int, address: Address | None) -> bool:
+    def note(self, failure: Exception, address: Address | None) -> bool:
         """Forget the master if the failure is transient; return whether it is."""
         if self.is_transient(failure):
             self._master = None

@@ -108,7 +108,7 @@ def test_a_write_whose_wait_ends_with_a_demotion_is_not_resent(place: Topology) 
     unblocked = ResponseError("UNBLOCKED force unblock from blocking operation, instance state changed")
     with pytest.raises(Interrupted):
         converse(deliver(place, WRITE, "x"), unblocked)
-    assert place.note(unblocked, 0, A), "reads are sent again"
+    assert place.note(unblocked, A), "reads are sent again"
 
 
 def test_a_cluster_that_is_down_is_retried_until_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
