@@ -172,9 +172,7 @@ def _final_documents(
         page, subject = (text_of(fields.get(name, b"")) for name in (b"page", b"subject"))
         if fields.get(b"kind") in _LASTING and not is_remembered(subject):
             subjects[page][subject] = None
-    reads: list[Command] = [
-        ("HMGET", keys.page(page, checkpoint.build).docs, *ids) for page, ids in subjects.items()
-    ]
+    reads: list[Command] = [("HMGET", keys.page(page, checkpoint.build).docs, *ids) for page, ids in subjects.items()]
     found = yield from ask_all(keys.shard, reads)
     final: Final = {}
     stored: Documents = {}
