@@ -25,23 +25,17 @@ def relations_for(core: Core, *names: object) -> Step[RelationRegistry]:
     """
     is_unknown = any(isinstance(name, str) and not core.relations.knows(name) for name in names)
     if is_unknown or time.monotonic() - core.relations_checked > REGISTRY_AGE:
-        yield from refresh_relations(core)
+        yield from relations_now(core)
     return core.relations
 
 
 def relations_now(core: Core) -> Step[RelationRegistry]:
-    """Return the relations, including those published until now."""
-    yield from refresh_relations(core)
-    return core.relations
-
-
-def refresh_relations(core: Core) -> Step[bool]:
-    """Use the published relations if they are newer than those in use; return whether they were."""
+    """Return the relations, including those published until now; they are in use from here on."""
     version, text = yield from read_published(core.log, SUBJECT, core.relations_version)
     core.relations_checked = time.monotonic()
     if text is not None:
         _use(core, parse_relations(text, f"relations (version {version.number})"), version)
-    return text is not None
+    return core.relations
 
 
 def push_relations(core: Core, source: object, event_id: str | None, expected_version: int | None) -> Step[bool]:
