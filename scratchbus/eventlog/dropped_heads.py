@@ -78,15 +78,12 @@ def restore_head(log: Log, page: str, subject: str) -> Step[str | None]:
     return None
 
 
-def drop_heads(keys: ShardKeys, page: str, heads: Mapping[str, str | bytes]) -> Step[int]:
-    """Drop those of these heads that have not changed since they were read; return how many."""
+def drop_heads(keys: ShardKeys, page: str, heads: Mapping[str, str | bytes]) -> Step[None]:
+    """Drop those of these heads that have not changed since they were read."""
     flat = [part for each in heads.items() for part in each]
-    count = 0
     for batch in batches(flat, MAX_ARGUMENTS):
         command = _drop_heads(*batch, heads=keys.heads(page), never=keys.ids)
-        (reply,) = yield from ask_all(keys.shard, [command])  # safe to send twice
-        count += reply
-    return count
+        yield from ask_all(keys.shard, [command])  # safe to send twice
 
 
 def restore_missing_head(

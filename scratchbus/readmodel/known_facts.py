@@ -169,7 +169,7 @@ class KnownFacts(FactValidity):
 
         return links
 
-    def _onward(self, at: int, column: str, relation: str | None) -> Links:
+    def _onward(self, at: int, column: str, relation: str) -> Links:
         """Return the links along one relation, from its subjects or from its objects."""
 
         def links(entity: int) -> Iterator[tuple[int, Edge]]:

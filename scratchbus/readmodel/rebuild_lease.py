@@ -82,8 +82,8 @@ def take(keys: ShardKeys, who: str) -> Step[RebuildLease]:
         yield Pause(_CHECK_INTERVAL)
 
 
-def clear(lease: RebuildLease, kept: Sequence[int]) -> Step[int]:
-    """Delete the keys of all builds before this one, except these; return how many were deleted."""
+def clear(lease: RebuildLease, kept: Sequence[int]) -> Step[None]:
+    """Delete the keys of all builds before this one, except these."""
     shard, tag = lease.keys.shard, lease.keys.tag
     key_of_build = re.compile(rb"%bp(\d{1,15}):" % re.escape(tag.encode()))
     found = yield from find_keys(shard, match=f"{tag}p[0-9]*")
@@ -91,7 +91,6 @@ def clear(lease: RebuildLease, kept: Sequence[int]) -> Step[int]:
     old = [key for key, build in builds.items() if build < lease.build and build not in kept]
     for batch in batches(old, 1_000):
         yield from ask(shard, "UNLINK", *batch)
-    return len(old)
 
 
 def _run(keys: ShardKeys, operation: str, token: str, build: int | None, who: str = "") -> Step[list[Any]]:
