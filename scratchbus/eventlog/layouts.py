@@ -115,8 +115,8 @@ class Head(NamedTuple):
 
     def __str__(self) -> str:
         """The stored form."""
-        often = self._replace(tries=self.tries or "", not_before=self.not_before or "")  # type: ignore[arg-type]
-        return "|".join(map(str, tuple(often)))
+        stored = self._replace(tries=self.tries or "", not_before=self.not_before or "")  # type: ignore[arg-type]
+        return "|".join(map(str, tuple(stored)))
 
 
 _HINTS = get_type_hints(Head, include_extras=True)

@@ -28,7 +28,7 @@ from scratchbus.eventlog.raw_entries import RawEntry, entry_fields, entry_kind, 
 MAX_BUCKETS = 1_000
 
 EXACT = 5_000
-"""Up to so many events are read to count their kinds; of more, about so many."""
+"""The most events whose kinds are all counted; of more events, about as many are sampled."""
 
 
 class Bucket(BaseModel):
