@@ -13,11 +13,11 @@ import json
 import os
 from base64 import b64decode, b64encode
 from binascii import hexlify
-from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from itertools import chain, repeat
+from operator import call
 from typing import Any, NamedTuple
 
 import msgspec
@@ -37,10 +37,10 @@ _NAMES = [name.decode() for name in LAYOUT[:-1]]
 _SUBJECT, _PAGE = LAYOUT.index(b"subject"), LAYOUT.index(b"page")
 _SAFE = bytes(char for char in range(0x20, 0x7F) if char not in b'"\\')  # characters that JSON never escapes
 _NO_HASH = bytes(32)  # stands for the hash of an event that was erased before it was archived
-_NO_JSON = b"NaN", b"Infinity"  # pydantic may accept these, but they are not JSON
 _OBJECT = SchemaValidator(core_schema.typed_dict_schema({}, extra_behavior="ignore"))
 _AT_ONCE = 50  # entries encoded together, few enough for the processor's caches
-_MAX_BRACKETS = 190  # in these bodies together: pydantic refuses JSON nested 200 deep, msgspec does not
+_MAX_BRACKETS = 190  # in a body: pydantic refuses JSON nested 200 deep, msgspec does not
+_NO_BRACKETS = bytes({*range(256)} - {*b"{[\n"})  # all characters except opening brackets and line breaks
 
 Line = tuple[bytes, bytes, int, bytes, bytes]
 """An archived event: its line without the line break, its hash, its number, its page and its subject."""
@@ -85,8 +85,7 @@ def _read_strictly() -> Iterator[None]:
 
 def encode_entries(entries: Sequence[RawEntry]) -> Lines:
     """Return the lines of entries, each with its own salt; an entry without fields was erased before archiving."""
-    text = hexlify(os.urandom(_SALT_BYTES * len(entries)))
-    salts = [text[at : at + _WIDTH] for at in range(0, len(text), _WIDTH)]
+    salts = hexlify(os.urandom(_SALT_BYTES * len(entries)), b" ", _SALT_BYTES).split()
     starts = range(0, len(entries), _AT_ONCE)
     batches = [_encode(entries[at : at + _AT_ONCE], salts[at : at + _AT_ONCE]) for at in starts]
     return Lines(*map(list, map(chain.from_iterable, zip(*batches, strict=True))))
@@ -113,16 +112,16 @@ def _plain_columns(entries: Sequence[RawEntry]) -> list[tuple[bytes, ...]] | Non
     if [*map(tuple.count, columns[::2], LAYOUT)] != [len(entries)] * len(LAYOUT):
         return None
     *texts, bodies = columns[1::2]
-    body = b"".join(bodies)
-    if b"".join(map(b"".join, texts)).translate(None, _SAFE) or b"\n" in body or b"\r" in body:
+    body = b"\n".join(bodies)
+    brackets = body.translate(None, _NO_BRACKETS).split(b"\n")  # by body, if no body has a line break
+    if b"".join(map(b"".join, texts)).translate(None, _SAFE) or len(brackets) != len(bodies) or b"\r" in body:
         return None
-    may_be_deep = body.count(b"{") + body.count(b"[") > _MAX_BRACKETS
-    if may_be_deep and any(word in body for word in _NO_JSON):
-        return None
+    checks = [_is_line if len(each) > _MAX_BRACKETS else _skip for each in brackets]
     try:
-        deque(map(_OBJECT.validate_json if may_be_deep else _skip, bodies), maxlen=0)
+        if not all(map(call, checks, bodies)):
+            return None
         if not body.isascii():
-            body.decode()  # each body begins and ends with a brace, so no character spans two of them
+            body.decode()
     except ValueError:
         return None
     return columns[1::2]
