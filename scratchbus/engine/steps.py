@@ -290,11 +290,14 @@ def scan_hash(shard: int, take: Callable[[list[Any]], object], key: str, count: 
     """
     expected = yield from ask(shard, "HLEN", key)
     for _ in range(_SCANS):
-        found, at = set[Any](), None
-        while at is None or int(at):
-            at, rows = yield from ask(shard, "HSCAN", key, at or 0, "COUNT", count)
+        at, rows = yield from ask(shard, "HSCAN", key, 0, "COUNT", count)
+        found = set[Any](rows[::2])
+        while int(at):
+            sent = yield Send(Call(shard, (("HSCAN", key, at, "COUNT", count),)))
+            take(rows)  # while the engine works
+            ((at, rows),) = yield Collect(sent)
             found.update(rows[::2])
-            take(rows)
+        take(rows)
         if len(found) < expected:
             expected = yield from ask(shard, "HLEN", key)
         if len(found) >= expected:

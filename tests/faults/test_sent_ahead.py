@@ -13,7 +13,7 @@ import pytest
 from scratchbus import AsyncBus, Bus, NewObservation, Observation
 from scratchbus.commands import add as adding
 from scratchbus.domain.position import START
-from scratchbus.engine.steps import Call, Collect, Interrupted, Send, Sent, Step
+from scratchbus.engine.steps import Call, Collect, Interrupted, Send, Sent, Step, scan_hash
 from scratchbus.errors import BusClosed, EngineUnreachable, LogRewound
 from scratchbus.eventlog.cursor import cursors
 from scratchbus.eventlog.raw_entries import entry_position
@@ -392,6 +392,21 @@ def test_a_reply_can_be_collected_more_than_once(bus: Bus):
         return [first, again, (yield Collect(two))]
 
     assert bus.converse(ask()) == [[b"one"], [b"one"], [b"two"]]
+
+
+def test_a_scan_requests_the_next_fields_before_it_passes_on_the_last_ones():
+    passed: list[list[object]] = []
+    scanning = scan_hash(0, passed.append, "h", 1)
+    next(scanning)
+    scanning.send([2])
+    request = scanning.send([[b"7", [b"a", b"1"]]])
+    assert isinstance(request, Send)
+    assert (request.call.commands, passed) == ((("HSCAN", "h", b"7", "COUNT", 1),), [])
+    assert isinstance(scanning.send(Sent(request.call)), Collect)
+    assert passed == [[b"a", b"1"]]
+    with pytest.raises(StopIteration):
+        scanning.send([[b"0", [b"b", b"2"]]])
+    assert passed == [[b"a", b"1"], [b"b", b"2"]]
 
 
 def test_a_copied_cursor_has_no_pending_read(bus: Bus):
