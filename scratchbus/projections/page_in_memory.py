@@ -12,7 +12,6 @@ from datetime import datetime
 from heapq import heapify, heappop, heappush
 from itertools import islice
 from math import inf
-from operator import attrgetter
 from typing import TypeVar
 
 from scratchbus.domain.event import Event
@@ -42,8 +41,6 @@ _SEQ_BITS = 50
 _SEQ_MASK = (1 << _SEQ_BITS) - 1
 _EPOCH = moment(0)
 
-_seq_of, _id_of = attrgetter("added_seq"), attrgetter("id")
-
 
 class PageInMemory:
     """The observations of a page, as they read at the latest time passed to `advance`.
@@ -53,39 +50,27 @@ class PageInMemory:
     """
 
     def __init__(self, documents: Iterable[AnyObservation], now_ms: int, keep_final_ms: int | None = None) -> None:
-        self._keep = keep_final_ms
-        by_seq = sorted(documents, key=_seq_of)
-        seqs = [*map(_seq_of, by_seq)]
-        self._now = now_ms
-        self._documents: dict[str, AnyObservation] = dict(zip(map(_id_of, by_seq), by_seq, strict=True))
-        self._shown: dict[int, AnyObservation] = dict(zip(seqs, by_seq, strict=True))
-        self._indexes: defaultdict[Name, list[int]] = defaultdict(list, {_ALL: seqs})
+        self._keep, self._now = keep_final_ms, now_ms
+        self._documents: dict[str, AnyObservation] = {each.id: each for each in documents}
+        self._shown: dict[int, AnyObservation] = {each.added_seq: each for each in self._documents.values()}
+        self._named: dict[Name, list[int]] | None = None  # the indexes; None until they are first used
         self._active: defaultdict[int, list[int]] = defaultdict(list)  # the seqs of each priority
         self._blocked = 0  # the number of these that may be blocked
         self._alarms: list[int] = []
-        for document, seq in zip(by_seq, seqs, strict=True):
-            if isinstance(document, StoredObservation) and document.details is NO_DETAILS:
-                self._add_plain(document, seq)
+        for seq, document in self._shown.items():
+            if isinstance(document, StoredObservation) and document.details is NO_DETAILS:  # as most are: it is active
+                self._active[document.priority].append(seq)
+                if document.expires_at is not None:
+                    self._alarms.append(_millis_from(document.expires_at) << _SEQ_BITS | seq)
                 continue
-            for name in scratch_page.index_entries(document):
-                self._indexes[name].append(seq)
             if is_active(document):
                 self._active[document.priority].append(seq)
                 self._blocked += bool(document.blocked_by)
             self._alarms += self._alarms_of(document)
+        _sort_all(self._active.values())
         heapify(self._alarms)
         self.next_ms: float = 0
         self.advance(now_ms)
-
-    def _add_plain(self, document: StoredObservation, seq: int) -> None:
-        """Add an observation with plain details, as most are: it is active, and has no owner, reminder or claim."""
-        indexes, tags = self._indexes, document.tags
-        indexes["type", document.type].append(seq)
-        for tag in tags if len(tags) < 2 else set(tags):
-            indexes["tag", tag].append(seq)
-        self._active[document.priority].append(seq)
-        if document.expires_at is not None:
-            self._alarms.append(_millis_from(document.expires_at) << _SEQ_BITS | seq)
 
     def __len__(self) -> int:
         return len(self._documents)
@@ -116,9 +101,20 @@ class PageInMemory:
         observation = self._shown[shown.added_seq] = self._documents[shown.id] = scratch_page.as_observation(shown)
         return observation
 
+    def _indexes(self) -> dict[Name, list[int]]:
+        """Return the seqs of the observations with each type, tag and owner; many pages are never listed."""
+        if self._named is None:
+            named: defaultdict[Name, list[int]] = defaultdict(list, {_ALL: [*self._shown]})
+            for seq, document in self._shown.items():
+                for name in scratch_page.index_entries(document):
+                    named[name].append(seq)
+            _sort_all(named.values())
+            self._named = named
+        return self._named
+
     def has(self, name: Name) -> bool:
         """Return whether any observation on the page has this type, tag or owner."""
-        return name in self._indexes
+        return name in self._indexes()
 
     def walk(self, names: Collection[Name], below_seq: int | None) -> Iterator[AnyObservation]:
         """Yield the observations of the smallest of these indexes, or all if there are none, newest first.
@@ -126,8 +122,8 @@ class PageInMemory:
         They may be in their stored form; pass them to `as_observation` before use. With `below_seq`, only those added
         before it. The page must not change until the iterator is exhausted or dropped.
         """
-        seqs: Sequence[int] = min((self._indexes.get(name, ()) for name in names or (_ALL,)), key=len)
-        shown = self._shown
+        indexes, shown = self._indexes(), self._shown
+        seqs: Sequence[int] = min((indexes.get(name, ()) for name in names or (_ALL,)), key=len)
         at = len(seqs) if below_seq is None else bisect_left(seqs, below_seq)
         while at:
             at -= 1
@@ -235,11 +231,18 @@ class PageInMemory:
 
     def _index(self, before: AnyObservation | None, after: Observation | None) -> None:
         """Replace an observation in all indexes; None stands for one that is not on the page."""
+        if self._named is None:
+            return
         removed, added = _entries(before), _entries(after)
         for name, seq in removed - added:
-            _remove(self._indexes, name, seq)
+            _remove(self._named, name, seq)
         for name, seq in added - removed:
-            _insert(self._indexes, name, seq)
+            _insert(self._named, name, seq)
+
+
+def _sort_all(lists: Iterable[list[int]]) -> None:
+    for each in lists:
+        each.sort()
 
 
 def _insert(lists: dict[Key, list[int]], key: Key, seq: int) -> None:

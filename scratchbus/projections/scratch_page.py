@@ -187,6 +187,8 @@ def index_entries(observation: AnyObservation) -> list[tuple[str, str]]:
     """Return the (index, value) pairs under which an observation is found."""
     tags = observation.tags
     entries = [("type", observation.type), *[("tag", tag) for tag in (tags if len(tags) < 2 else set(tags))]]
+    if isinstance(observation, StoredObservation) and observation.details is NO_DETAILS:
+        return entries
     if observation.owner is not None:
         entries.append(("owner", observation.owner))
     if observation.remind_on is not None:

@@ -85,6 +85,22 @@ def test_initial_observations_evolve_like_added_ones(form):
     assert everything(built) == everything(story.page)
 
 
+def test_indexes_built_late_equal_those_kept_up_to_date():
+    kept, late = Story(), Story()
+    assert everything(kept.page) == [[]] * 6
+    for story in (kept, late):
+        for subject in "ABCDE":
+            story.add(subject, tags=["a"], owner="me", ttl=60_000)
+        story.append("A", Updated(changes={"tags": ["b"], "owner": None}, by="tool"))
+        story.append("B", status("resolved"))
+        story.append("B", Cleared(by="tool"))
+        story.append("C", status("archived"))
+        story.page.advance(START + 61_000)
+    assert everything(late.page) == everything(kept.page)
+    assert ids(late.page.walk([("tag", "a")], None)) == ["E", "D", "C"]
+    assert (late.page.has(("tag", "b")), late.page.has(("tag", "c"))) == (True, False)
+
+
 def test_active_is_by_priority_then_newest_first():
     story = Story()
     for subject, priority in (("A", 50), ("B", 90), ("C", 50), ("D", 90)):
