@@ -5,11 +5,13 @@ It takes half the time, and a fifth of the memory, of a model.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from operator import attrgetter
 from typing import Annotated, Any
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.observation_models import ObservationFields
@@ -135,9 +137,34 @@ class StoredObservation(msgspec.Struct, array_like=True, gc=False):
         return self.details.seq or self.added_seq
 
 
+def change_in_place(
+    observation: StoredObservation, change: Callable[[Details, Any], dict[str, Any]], event: Any, ms: int, seq: int
+) -> None:
+    """Change an observation as an event does, which has these `ms` and `seq`.
+
+    `change` is one of `folded_changes`. The caller must be the only user of the observation. It stays as it was if
+    `change` raises an exception.
+    """
+    details = observation.details
+    changes = change(details, event)
+    if details is NO_DETAILS:
+        details = observation.details = Details()
+    for name, value in changes.items():  # details are frozen, since most observations share NO_DETAILS
+        if name in _BASICS_SET:
+            setattr(observation, name, value)
+        elif name == "claim" and value is not None:
+            force_setattr(details, name, StoredClaim(**value.__dict__))
+        else:
+            force_setattr(details, name, value)
+    force_setattr(details, "version", details.version + 1)
+    force_setattr(details, "ms", ms)
+    force_setattr(details, "seq", seq)
+
+
 BASICS = StoredObservation.__struct_fields__[:-1]
 """The fields that are stored by position in the array."""
 
+_BASICS_SET = frozenset(BASICS)
 _basics_of, _details_of = attrgetter(*BASICS), attrgetter(*Details.__struct_fields__)
 
 AnyObservation = Observation | StoredObservation

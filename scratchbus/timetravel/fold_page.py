@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import compress
@@ -36,7 +37,7 @@ from scratchbus.projections.folded_changes import CHANGING
 from scratchbus.projections.page_in_memory import PageInMemory
 from scratchbus.projections.projection import UNFOLDABLE, damage
 from scratchbus.projections.scratch_page import as_observation
-from scratchbus.projections.stored_observation import AnyObservation, StoredObservation
+from scratchbus.projections.stored_observation import AnyObservation, StoredObservation, change_in_place
 from scratchbus.projections.subjects import IN_PLACE
 from scratchbus.readmodel import snapshots
 from scratchbus.readmodel.additions import added
@@ -179,10 +180,7 @@ def _apply_all(documents: Documents, page: str, entries: list[RawEntry], shard: 
         None if isinstance(body, Exception) else _CHANGES.get(kind)
         for kind, body in zip(decoded.columns[_KIND], decoded.bodies, strict=True)
     ]
-    is_other = [change is None for change in changes]
-    columns = [[*compress(column, is_other)] for column in decoded.columns]
-    bodies = [*compress(decoded.bodies, is_other)]
-    items = iter(decode_items([*compress(entries, is_other)], shard, Decoded(columns, bodies)))
+    others = _others(entries, decoded, changes, shard) if None in changes else iter(())
     fields: Any
     subjects, types = texts_of(decoded.columns[_SUBJECT]), texts_of(decoded.columns[_TYPE])
     for subject, type, fields, change, ms, seq in zip(
@@ -190,21 +188,31 @@ def _apply_all(documents: Documents, page: str, entries: list[RawEntry], shard: 
     ):
         try:
             if change is None:
-                apply(documents, next(items)[1])
+                apply(documents, next(others))
             elif change is added:
                 documents[subject] = added(subject, page, type, fields, ms, seq, shard)
             elif (document := documents.get(subject)) is not None:
-                if isinstance(document, StoredObservation):
-                    document = documents[subject] = as_observation(document)
                 fields.ms = ms
-                changed, values = change(document, fields), document.__dict__
-                values.update(changed)
-                values["version"] += 1
-                values["ms"], values["seq"] = ms, seq
+                if isinstance(document, StoredObservation):
+                    change_in_place(document, change, fields, ms, seq)
+                else:
+                    changed, values = change(document, fields), document.__dict__
+                    values.update(changed)
+                    values["version"] += 1
+                    values["ms"], values["seq"] = ms, seq
             elif reopened is not None and getattr(fields, "status_class", None) == "open":
                 reopened.add(subject)
         except UNFOLDABLE:
             apply(documents, Poison({"subject": subject, "ms": ms, "seq": seq, "shard": shard}, ""))
+
+
+def _others(entries: list[RawEntry], decoded: Decoded, changes: list[Any], shard: int) -> Iterator[Event | Poison]:
+    """Return the events of the entries that have no change; Poison for those that are not events."""
+    is_other = [change is None for change in changes]
+    columns = [[*compress(column, is_other)] for column in decoded.columns]
+    bodies = [*compress(decoded.bodies, is_other)]
+    items = decode_items([*compress(entries, is_other)], shard, Decoded(columns, bodies))
+    return (item for _, item in items)
 
 
 def _store_snapshot(log: Log, names: PageKeys, at: Position, documents: Documents, erased: int) -> Step[None]:

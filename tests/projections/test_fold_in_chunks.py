@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from scratchbus.eventlog.codec import decode_item
 from scratchbus.eventlog.raw_entries import LAYOUT, RawEntry
+from scratchbus.eventlog.stored_documents import encode_document
 from scratchbus.projections.scratch_page import as_observation
 from scratchbus.timetravel.fold_page import Documents, _apply_all, apply
 
@@ -18,16 +19,18 @@ BODIES = {
               '"content":"e","owner":"o","status":"done","status_class":"closed","confidence":0.5,"context":{"k":[1]},'
               '"metadata":{"m":1},"dedupe_key":"d","remind_at":"2026-01-31T12:00:00Z","blocked_by":["one"],"every":"1d"',
               '"content":"f","times":9007199254740993,"expires_at":"2026-01-31T12:00:00Z"'),
-    "updated": ('"changes":{"content":"c","owner":null}', '"changes":{"tags":["t"]}', '"changes":{"odd":1}'),
+    "updated": ('"changes":{"content":"c","owner":null}', '"changes":{"tags":["t"]}', '"changes":{"odd":1}',
+                '"changes":{"confidence":0.8,"context":{"k":1},"expires_at":"2026-01-31T12:00:00Z"}'),
     "repeated": ('"ttl":5000', '"times":2,"evidence":["x","y"]', '"expires_at":"2026-01-31T12:00:00Z"', '"ttl":1.5',
                  '"ttl":9007199254740991'),
     "status_changed": ('"status":"resolved","status_class":"closed","reason_code":"resolved","archive_after":1000',
                        '"status":"active","status_class":"open","reason_code":"reopened","ttl":0', '"status":"x"'),
-    "claimed": ('"holder":"h","ttl":1000', '"holder":"h","ttl":1000,"fence":1', '"holder":"h","ttl":8640000000000000'),
+    "claimed": ('"holder":"h","ttl":1000', '"holder":"h","ttl":1000,"fence":1', '"holder":"h","ttl":8640000000000000',
+                '"holder":"h","ttl":1000,"picked":true,"owner":"a1"'),
     "released": ('"backoff":100', '"untried":true'),
     "lapsed": ("",),
     "linked": ('"action":"a"', '"action":"b"'),
-    "due": ("",),
+    "due": ("", '"next":"2026-01-31T12:00:00Z"'),
     "cleared": ("",),
     "erased": ('"reason":"r","positions":[],"version":1',),
     "context_rendered": ('"observations":{"a":1},"tokens":1',),
@@ -55,6 +58,7 @@ def test_chunks_are_folded_like_single_events(log: list[tuple[str, tuple[str, st
     for at in range(0, len(entries), size):
         _apply_all(together, "main", entries[at : at + size], shard, None)
     assert _all(together) == _all(singly)
+    assert [*map(encode_document, together.values())] == [*map(encode_document, singly.values())]
 
 
 def _entry(seq: int, subject: str, event: tuple[str, str]) -> RawEntry:
