@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from scratchbus.archive.blocks import unpack
 from scratchbus.archive.catalog import first_line, read_file
 from scratchbus.archive.contents import archived_logs
-from scratchbus.archive.lines import Line, check_line, position_of, restore
+from scratchbus.archive.lines import Line, check_lines, is_erased, position_of, restore
 from scratchbus.archive.manifest import END, Manifest, folder_of, hash_in, is_manifest, last_name, number_of
 from scratchbus.archive.segment import Index, index_of
 from scratchbus.archive.stores import Store
@@ -191,17 +191,17 @@ class LogCheck:
         self._check_index(manifest, lines)
 
     def _check_lines(self, manifest: Manifest, texts: list[bytes]) -> list[Line] | None:
-        name, ms = manifest.files.segment.name, 0
-        lines = []
-        for seq, text in enumerate(texts, manifest.chain.first.seq):
-            try:
-                lines.append(check_line(text, seq))
-                previous_ms, ms = ms, position_of(text)[0]
+        name, ms, first = manifest.files.segment.name, 0, manifest.chain.first.seq
+        lines = list[Line]()
+        try:
+            for line in check_lines(texts, first):
+                previous_ms, ms = ms, position_of(line[0])[0]
                 if ms < previous_ms:
                     raise ValueError("it is older than the previous one")
-            except ValueError as problem:
-                self._add_problem(name, f"line {seq - manifest.chain.first.seq + 1}, event {seq}: {problem}")
-                return None
+                lines.append(line)
+        except ValueError as problem:
+            self._add_problem(name, f"line {len(lines) + 1}, event {first + len(lines)}: {problem}")
+            return None
         return lines
 
     def _check_index(self, manifest: Manifest, lines: list[Line]) -> None:
@@ -209,7 +209,7 @@ class LogCheck:
         last = restore(lines[-1][0])
         if last is not None and not is_batch_end(last):
             self._add_problem(files.segment.name, "its last batch is incomplete")
-        erased = [line[2] for line in lines if restore(line[0]) is None]
+        erased = [line[2] for line in lines if is_erased(line[0])]
         if erased != files.erased:
             self._add_problem(manifest.name, f"it lists {files.erased} as the erased events; they are {erased}")
         remaining = sorted(self._erased.intersection(range(lines[0][2], lines[-1][2] + 1)).difference(erased))

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from base64 import b64decode, b64encode
 from binascii import hexlify
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
-from itertools import chain, repeat
+from itertools import chain, count, repeat
 from operator import call
 from typing import Any, NamedTuple
 
@@ -41,6 +42,11 @@ _OBJECT = SchemaValidator(core_schema.typed_dict_schema({}, extra_behavior="igno
 _AT_ONCE = 50  # entries encoded together, few enough for the processor's caches
 _MAX_BRACKETS = 190  # in a body: pydantic refuses JSON nested 200 deep, msgspec does not
 _NO_BRACKETS = bytes({*range(256)} - {*b"{[\n"})  # all characters except opening brackets and line breaks
+
+_TEXT = rb"([ !#-\[\]-~]*)"  # without escapes
+_PLAIN = rb"([1-9]\d{0,17})", rb"(0|[1-9]\d{0,17})", *[_TEXT] * len(_NAMES), b"[0-9a-f]{%d}" % _WIDTH
+_plain_line = re.compile(re.escape(_HEAD) % _PLAIN + _EVENT + b"(.*)}", re.DOTALL).fullmatch
+"""Matches a line without escapes in its head, as most are: its seq, its ms, and the values of its entry."""
 
 Line = tuple[bytes, bytes, int, bytes, bytes]
 """An archived event: its line without the line break, its hash, its number, its page and its subject."""
@@ -167,6 +173,15 @@ def _is_object(body: bytes) -> bool:
 
 def restore(line: bytes) -> RawEntry | None:
     """Return the entry of a line; None if it was erased. Raises BadLine."""
+    plain = _plain_line(line)
+    if plain is not None:
+        seq, ms, *values = plain.groups()
+        return [b"%b-%b" % (ms, seq), [*chain.from_iterable(zip(LAYOUT, values, strict=True))]]
+    return _restore_parsed(line)
+
+
+def _restore_parsed(line: bytes) -> RawEntry | None:
+    """Return what `restore` returns of any line."""
     with _read_strictly():
         cut = line.find(_SALT)
         if cut < 0:
@@ -195,6 +210,12 @@ def hash_of(line: bytes) -> bytes:
 
 def position_of(line: bytes) -> tuple[int, int]:
     """Return the ms and seq of a line. Raises BadLine."""
+    plain = _plain_line(line)
+    return _position_parsed(line) if plain is None else (int(plain[2]), int(plain[1]))
+
+
+def _position_parsed(line: bytes) -> tuple[int, int]:
+    """Return what `position_of` returns of any line."""
     with _read_strictly():
         cut = line.find(_SALT)
         return _position(_object_of(line if cut < 0 else line[:cut] + b"}"))
@@ -235,6 +256,32 @@ def check_line(line: bytes, seq: int) -> Line:
     if canonical[2] != seq:
         raise BadLine(f"it is event {canonical[2]}")
     return canonical
+
+
+def check_lines(texts: Sequence[bytes], seq: int) -> Iterator[Line]:
+    """Yield what `check_line` returns of each line, the first with this number. Raises BadLine at a bad one."""
+    for at in range(0, len(texts), _AT_ONCE):
+        some = texts[at : at + _AT_ONCE]
+        yield from _checked_together(some, seq + at) or map(check_line, some, count(seq + at))
+
+
+def _checked_together(texts: Sequence[bytes], seq: int) -> list[Line]:
+    """Return what `check_line` returns for each of these lines; nothing if one is bad, or erased."""
+    try:
+        entries = [each for each in map(restore, texts) if each is not None]
+    except BadLine:
+        return []
+    if len(entries) < len(texts):
+        return []
+    salts = [text[(at := text.find(_SALT) + len(_SALT)) : at + _WIDTH] for text in texts]
+    lines = _encode(entries, salts)
+    is_sound = [*lines.texts] == [*texts] and [*lines.seqs] == [*range(seq, seq + len(texts))]
+    return [*zip(*lines, strict=True)] if is_sound else []
+
+
+def is_erased(line: bytes) -> bool:
+    """Return whether a checked line is that of an erased event."""
+    return _SALT not in line
 
 
 def erase_lines(lines: Sequence[bytes], seqs: Collection[int]) -> list[bytes]:

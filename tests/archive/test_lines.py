@@ -9,7 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scratchbus.archive.lines import check_line, encode_entries, erase_lines, hash_of, is_kind, restore
+from scratchbus.archive import lines
+from scratchbus.archive.lines import (
+    BadLine,
+    check_line,
+    check_lines,
+    encode_entries,
+    erase_lines,
+    hash_of,
+    is_erased,
+    is_kind,
+    position_of,
+    restore,
+)
 from scratchbus.eventlog.raw_entries import LAYOUT
 
 BODY = b'{"v":1,"by":"tester","content":"x"}'
@@ -74,6 +86,44 @@ def test_an_entry_with_any_fields_survives_as_a_line(values, is_json):
     assert restore(text) == made
     assert b"\n" not in text
     json.loads(text)
+
+
+@given(
+    st.lists(st.text('a1 ,:"\\\\{}\x7f\x00ü', max_size=3), min_size=7, max_size=7),
+    st.integers(0, 400),
+    st.integers(0, 9),
+    st.sampled_from(
+        [b"", b"0", b"-", b'"', b"\\", b"\n", b"}", b',"ms":1', b',"salt":"', b',"event":', b"\xff", b"9" * 19]
+    ),
+)
+def test_lines_are_read_alike_with_and_without_a_parser(values, at, length, inserted):
+    text, *_ = line_of(entry(*map(str.encode, values), BODY))
+    for line in (text, text[:at] + inserted + text[at + length :]):
+        for read, parse in ((restore, lines._restore_parsed), (position_of, lines._position_parsed)):
+            assert outcome(read, line) == outcome(parse, line)
+
+
+def outcome(read, line):
+    try:
+        return read(line)
+    except BadLine:
+        return "bad"
+
+
+@pytest.mark.parametrize("bad", [None, 0, 49, 50, 119])
+def test_lines_are_checked_alike_together_and_alone(bad):
+    entries = [entry(*USUAL[1][1::2], seq=seq) for seq in range(7, 127)]
+    texts = erase_lines(encode_entries(entries).texts, {70})
+    if bad is not None:
+        texts[bad] = texts[bad].replace(b'"v":1', b'"v":NaN')
+    found = check_lines(texts, 7)
+    for seq, text in enumerate(texts, 7):
+        if seq - 7 == bad:
+            with pytest.raises(BadLine, match="canonical"):
+                next(found)
+            return
+        assert next(found) == check_line(text, seq)
+        assert is_erased(text) is (seq == 70)
 
 
 IS_RAW = {
