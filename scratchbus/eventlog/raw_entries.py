@@ -53,7 +53,7 @@ def entry_body(entry: RawEntry) -> bytes:
 
 def index_in_batch(entry: RawEntry) -> tuple[int, int]:
     """Return a raw entry's number in its atomic batch, from 1, and the batch's size; (1, 1) if it does not say."""
-    match = _BATCH.fullmatch(entry_fields(entry).get(b"batch", b""))
+    match = _BATCH.fullmatch(entry_values(entry)[_BATCH_FIELD])
     return (int(match[1]), int(match[2])) if match else (1, 1)
 
 

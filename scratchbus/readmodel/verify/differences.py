@@ -45,7 +45,7 @@ def head_difference(is_of_system: bool, expected: Head, row: bytes) -> str:
         head = expected._replace(version=head.version, position=head.position)
     elif not expected.added:  # erased, with its former fields
         head = head._replace(priority=0, added=0, fence=0)
-    return differences(head, expected, Head._fields)
+    return "" if head == expected else differences(head, expected, Head._fields)
 
 
 def table_difference(_: object, row: bytes) -> str:

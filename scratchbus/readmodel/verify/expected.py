@@ -9,8 +9,9 @@ from typing import NamedTuple
 from scratchbus.domain.document import Remembered
 from scratchbus.domain.event import Event
 from scratchbus.domain.observation import Observation
-from scratchbus.domain.page_events import Erased, RelationsChanged, TypesChanged
+from scratchbus.domain.page_events import Erased
 from scratchbus.domain.position import START, Position
+from scratchbus.domain.values import millis
 from scratchbus.eventlog.codec import Poison
 from scratchbus.eventlog.dropped_heads import head_of
 from scratchbus.eventlog.gaps import ERASED
@@ -24,6 +25,9 @@ Report = Callable[[str, str, str], None]
 
 _LAST = {"note_deleted": "deleted", "session_ended": "ended"}
 """The kinds of events that are the last about a memory, and the status of its head then."""
+
+_OF_BUS = ("types_changed", "relations_changed")
+"""The kinds of events whose subjects are neither observations nor memories."""
 
 
 class Subject(NamedTuple):
@@ -89,8 +93,8 @@ class PageState:
 
     def soonest(self) -> int:
         """Return when (ms) the first open observation expires."""
-        heads = (head_of(document) for document in self.live() if document.is_open)
-        return min((head.expires for head in heads if head.expires), default=FOREVER)
+        ends = (document.expires_at for document in self.live() if document.is_open)
+        return min(filter(None, (millis(each) for each in ends if each is not None)), default=FOREVER)
 
 
 @dataclass(slots=True)
@@ -110,33 +114,33 @@ class ExpectedState:
 
     def apply(self, entry: RawEntry, item: Event | Poison, report: Report) -> None:
         """Fold one entry, and report faults of its position in the log."""
-        self._follow(item.position, index_in_batch(entry), report)
+        position = item.position
+        self._follow(position, index_in_batch(entry), report)
         self.event_id = entry_id(entry)
         if isinstance(item, Poison):
-            self._reject(item.page, item.subject, item.position, item.reason, report)
+            self._reject(item.page, item.subject, position, item.reason, report)
             return
-        page, position = self.page(item.page), str(item.position)
+        page, kind = self.page(item.page), item.kind  # kinds are compared, since isinstance is slow for models
         before, before_event = page.observation(item.subject), page.subjects.get(item.subject, Subject())
-        last_id = "" if isinstance(item, Erased) else before_event.last  # a tombstone starts a new chain
+        last_id = "" if kind == "erased" else before_event.last  # a tombstone starts a new chain
         if item.prev != last_id:
-            report("chain", position, f"says that {item.prev!r} came before it, and not {last_id!r}")
+            report("chain", str(position), f"says that {item.prev!r} came before it, and not {last_id!r}")
         if before is not None and item.type != before.type:
-            report("chain", position, f"is of the type {item.type!r}, its observation of {before.type!r}")
+            report("chain", str(position), f"is of the type {item.type!r}, its observation of {before.type!r}")
         if problem := fold_event(page.documents, item):
-            self._reject(item.page, item.subject, item.position, problem, report)
+            self._reject(item.page, item.subject, position, problem, report)
             return
-        after = page.observation(item.subject)
+        after, count = page.observation(item.subject), before_event.events + 1
         archived_head = before_event.last_head
         if isinstance(item, Erased):
-            archived_head = _erased(item)
-        elif is_remembered(item.subject) or isinstance(item, TypesChanged | RelationsChanged):
+            archived_head, count = _erased(item), item.version
+        elif is_remembered(item.subject) or kind in _OF_BUS:
             archived_head = _versioned(before_event, item)
         elif before is not None and after is None:
             archived_head = _final_head(before, item)
-        count = item.version if isinstance(item, Erased) else before_event.events + 1
-        page.subjects[item.subject] = Subject(count, item.position.stream_id, archived_head, before_event.is_sure)
+        page.subjects[item.subject] = Subject(count, position.stream_id, archived_head, before_event.is_sure)
         for document, holder in ((before, None), (after, item.subject)):
-            if document is not None and document.is_open and document.dedupe_key:
+            if document is not None and document.dedupe_key and document.is_open:
                 page.holders[document.dedupe_key] = holder
 
     def page(self, name: str) -> PageState:
@@ -165,6 +169,8 @@ class ExpectedState:
     def _missing_before(self, seq: int) -> int:
         """Return how many events are missing before the next one and were not erased; it may be very far ahead."""
         missing = seq - self.at.seq - 1
+        if not missing:
+            return 0
         if missing <= len(self.erased):
             return sum(each not in self.erased for each in range(self.at.seq + 1, seq))
         return missing - sum(self.at.seq < each < seq for each in self.erased)

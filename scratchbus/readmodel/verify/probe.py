@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from scratchbus.domain.page_events import Erased
@@ -18,8 +19,11 @@ from scratchbus.eventlog.codec import decode_items
 from scratchbus.eventlog.gaps import count_all_erased, erased_between
 from scratchbus.eventlog.lag import end_of
 from scratchbus.eventlog.log_reader import LogReader
-from scratchbus.eventlog.raw_entries import RawEntry, entry_position
+from scratchbus.eventlog.raw_entries import RawEntry, entry_numbers
+from scratchbus.readmodel.gc_pause import with_gc_paused
+from scratchbus.readmodel.verify.expected import ExpectedState
 from scratchbus.readmodel.verify.findings import Verified
+from scratchbus.readmodel.verify.read_model import ReadModel
 from scratchbus.readmodel.verify.stored import StoredKeys
 from scratchbus.readmodel.verify_script import probe
 
@@ -76,24 +80,29 @@ class Probe(ShardCheck):
                 entries = yield from self._read(state.at, until)
                 if not entries:
                     break
-                items, is_level = decode_items(entries, self._shard), state.at == tip.at
-                for entry, item in items:
-                    if is_level or item.position > tip.at:  # the read model may be behind
-                        tip.apply(entry, item, self._verified.add)
-                        self._verified.events += 1
-                        if isinstance(item, Erased):
-                            base.forget(item)
-                            self._wanted.tombstoned.update(_seqs(item.positions))
-                if state is base:
-                    base.apply(items, tip.gaps)
+                with_gc_paused(partial(self._apply, state, entries))
                 self._report(tip.at.seq)
+
+    def _apply(self, state: ReadModel | ExpectedState, entries: list[RawEntry]) -> None:
+        """Fold entries that follow the read model, or the rest."""
+        base, tip = self._wanted.base, self._wanted.tip
+        items, is_level = decode_items(entries, self._shard), state.at == tip.at
+        for entry, item in items:
+            if is_level or item.position > tip.at:  # the read model may be behind
+                tip.apply(entry, item, self._verified.add)
+                self._verified.events += 1
+                if isinstance(item, Erased):
+                    base.forget(item)
+                    self._wanted.tombstoned.update(_seqs(item.positions))
+        if state is base:
+            base.apply(items, tip.gaps)
 
     def _read(self, after: Position, end: Position) -> Step[list[RawEntry]]:
         """Read the next entries, and note which of them were erased."""
         after = after._replace(shard=self._shard)
         found = yield from LogReader(self._log, after, until=end.stream_id, chunk=_CHUNK).read()
         if found.entries:
-            seqs = {entry_position(entry, self._shard).seq for entry in found.entries}
+            seqs = set(entry_numbers(found.entries)[1])
             erased = set((yield from erased_between(self._keys, after.seq, max(seqs))))
             self._wanted.erased_in_log |= erased & seqs
             self._wanted.tip.erased |= erased - seqs

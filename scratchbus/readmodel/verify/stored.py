@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
@@ -39,7 +39,7 @@ class StoredKey(NamedTuple):
 
     `members` yields the required members. `expected` returns the value of a member, None if it must not exist.
     `difference` describes how the stored value differs, "" if it does not. Members for which `is_excused` is true may
-    exist or not.
+    exist or not. `rows` has the expected values in the form in which they are stored, if they have only one.
     """
 
     kind: str
@@ -49,6 +49,17 @@ class StoredKey(NamedTuple):
     expected: Callable[[str], Any]
     difference: Callable[[Any, bytes], str]
     is_excused: Callable[[str, bytes | None], bool] = lambda member, row: False
+    rows: Mapping[str, Any] | None = None
+
+    def problems(self, members: Sequence[str], values: Sequence[bytes | None]) -> Iterator[tuple[str, str]]:
+        """Yield the members with these stored values that have a fault, each with its description."""
+        if self.rows is not None:
+            found = [float(value) for value in values if value] if self.type == "zset" else values
+            if found == [*map(self.rows.get, members)]:
+                return
+        for member, value in zip(members, values, strict=True):
+            if problem := self.problem(member, value):
+                yield member, problem
 
     def problem(self, member: str, row: bytes | None) -> str:
         """Describe the fault of a member with this stored value, None for no value; "" if there is none."""
@@ -125,7 +136,7 @@ class StoredKeys:
         match kind:
             case "docs" | "memory":
                 may_lack = partial(self._may_be_paged_out, page)
-                return StoredKey("document", key, "hash", lambda: rows, document, document_difference, may_lack)
+                return StoredKey("document", key, "hash", lambda: rows, document, document_difference, may_lack, rows)
             case "paged":
                 return StoredKey("paged", key, "hash", tuple, str, partial(self._bucket_difference, page))
             case "places":
@@ -141,11 +152,15 @@ class StoredKeys:
                 )  # fmt: skip
             case "type" | "tag" | "owner" | "waiting":  # the names of other keys may have a "#" in them
                 may_lack = partial(self._may_be_unindexed, page.partition("#")[0])
-                return StoredKey("index", key, "zset", lambda: rows, rows.get, score_difference, may_lack)
+                return StoredKey("index", key, "zset", lambda: rows, rows.get, score_difference, may_lack, rows)
         if kind == "due":
-            return StoredKey("due", key, "zset", lambda: rows, rows.get, score_difference, self._may_be_due_or_not)
+            return StoredKey(
+                "due", key, "zset", lambda: rows, rows.get, score_difference, self._may_be_due_or_not, rows
+            )
         if kind in RELATIONS:
-            return StoredKey("relation", key, "zset", lambda: rows, rows.get, score_difference, self._may_be_unrelated)
+            return StoredKey(
+                "relation", key, "zset", lambda: rows, rows.get, score_difference, self._may_be_unrelated, rows
+            )
         return None
 
     def positions_differ(self, key: str, row: bytes) -> bool:

@@ -166,9 +166,8 @@ class _Shard:
             self._judge(stored, missing, values)
 
     def _judge(self, stored: StoredKey, members: Sequence[str], values: list[bytes | None]) -> None:
-        for member, value in zip(members, values, strict=True):
-            if problem := stored.problem(member, value):
-                self._verified.add(stored.kind, f"{stored.key} {member}", problem)
+        for member, problem in stored.problems(members, values):
+            self._verified.add(stored.kind, f"{stored.key} {member}", problem)
 
     def _compare_ids(self, key: str) -> Step[None]:
         """Check that the event ids chosen by callers belong to the events at their positions."""
