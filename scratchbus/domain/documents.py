@@ -13,7 +13,7 @@ from scratchbus.domain.document import POSITION_FIELDS
 from scratchbus.domain.event import Event
 from scratchbus.domain.facts import Fact
 from scratchbus.domain.memories import Note, Preference
-from scratchbus.domain.observation import ALWAYS_SHOWN, BUS_FIELDS, SPECIFIED, Claim, Observation
+from scratchbus.domain.observation import BUS_FIELDS, Claim, Observation
 from scratchbus.domain.position import Position
 from scratchbus.domain.registry import ObservationType
 from scratchbus.domain.trace import Trace
@@ -46,9 +46,25 @@ def shown_fields(observation: Observation) -> dict[str, Any]:
     updated = time_of_position(ms)
     created = updated if added_ms == ms else time_of_position(added_ms)
     position = f"{ms}-{seq}" if not shard else str(Position(ms, seq, shard))
-    first, metadata, version, priority = _first_of(values), values["metadata"], values["version"], values["priority"]
-    times = (created, updated, values["expires_at"])
-    fields = dict(zip(_NAMES, (*first, *times, metadata, values["page"], version, position, priority), strict=True))
+    fields = {  # SPECIFIED and ALWAYS_SHOWN, written out because that takes half as long
+        "id": values["id"],
+        "type": values["type"],
+        "content": values["content"],
+        "source": values["source"],
+        "owner": values["owner"],
+        "status": values["status"],
+        "confidence": values["confidence"],
+        "context": values["context"],
+        "tags": values["tags"],
+        "created_at": created,
+        "updated_at": updated,
+        "expires_at": values["expires_at"],
+        "metadata": values["metadata"],
+        "page": values["page"],
+        "version": values["version"],
+        "position": position,
+        "priority": values["priority"],
+    }
     if _bus_values(values) != _BUS_DEFAULTS:  # rare: new observations have the defaults
         fields.update({name: values[name] for name, default in BUS_FIELDS.items() if values[name] != default})
     if values["added_seq"] != seq:
@@ -56,9 +72,7 @@ def shown_fields(observation: Observation) -> dict[str, Any]:
     return fields
 
 
-_NAMES: Final = (*SPECIFIED, *ALWAYS_SHOWN)
 _BUS_DEFAULTS: Final = tuple(BUS_FIELDS.values())
-_first_of = itemgetter(*SPECIFIED[: SPECIFIED.index("created_at")])
 _bus_values = itemgetter(*BUS_FIELDS)
 
 
