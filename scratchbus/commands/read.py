@@ -219,6 +219,8 @@ def list_displaced(core: Core, page: str, newcomers: object) -> Step[list[Observ
             raise InvalidField("newcomer", f"{shown(each)} is not an observation; pass what `add` or `reopen` returned")
         if each.page == page and not core.log.displaced_nothing(each.position):
             positions.append(each.position)
+    if not positions:
+        return []
     ids = yield from _displaced_for(core.log, positions)
     if not ids:
         return []  # without reading the page

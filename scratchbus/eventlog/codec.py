@@ -196,6 +196,8 @@ def decode_items(
 
     Raises CodeTooOld.
     """
+    if not entries:
+        return []
     decoded = decoded or decode_bodies(entries, shard)
     columns: list[Sequence[Any]] = []
     for column in decoded.columns:
