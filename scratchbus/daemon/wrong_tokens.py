@@ -99,14 +99,13 @@ class TokenChecks:
 
     async def check(self, token: str, host: str, find: Callable[[str], Awaitable[T | None]]) -> T | None:
         """Return what `find` returns for a token sent from a host; None, later, if it is wrong. Raises TooManyWrong."""
-        client = client_of(host)
         digest = sha256(token.encode(errors="replace")).digest()
-        if self._waiting >= MAX_DELAYED and client in self._failures and digest not in self._valid:
-            self._refuse_unchecked(client)
+        if self._waiting >= MAX_DELAYED and digest not in self._valid and client_of(host) in self._failures:
+            self._refuse_unchecked(client_of(host))
         found = await find(token)
         self._valid.pop(digest, None)
         if found is None:
-            await self._refuse(client)
+            await self._refuse(client_of(host))
         else:
             self._valid[digest] = None
             if len(self._valid) > MAX_VALID:
