@@ -7,6 +7,7 @@ import struct
 import sys
 from asyncio import BaseTransport, TimerHandle, Transport
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -151,7 +152,7 @@ class Protocol(HttpToolsProtocol):
         if self.parser.offers_upgrade:
             return  # it comes again without the offer
         self._is_head, self._is_body = False, True
-        if len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > MAX_HEAD:
+        if len(self.url) + sum(map(len, chain.from_iterable(self.headers))) > MAX_HEAD:
             self._problem = _too_long()
             raise self._problem
         super().on_headers_complete()

@@ -6,6 +6,7 @@ rebinding) and requests from other origins are refused. Bodies have a limit, and
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from typing import Final
 from urllib.parse import unquote_to_bytes
@@ -88,7 +89,7 @@ class Guard:
     async def _serve(self, app: ASGIApp, scope: Scope, body: Receive, answer: _GuardedResponse) -> None:
         if scope["method"] == "HEAD":
             scope["method"] = "GET"
-            with answer.only_head:
+            with anyio.CancelScope() as answer.only_head:
                 await app(scope, body, answer.send)
         else:
             await app(scope, body, answer.send)
@@ -117,7 +118,7 @@ class Guard:
 
 
 def _takes_compressed(scope: Scope) -> bool:
-    return any(name == b"accept-encoding" for name, _ in scope["headers"])
+    return b"accept-encoding" in dict(scope["headers"])
 
 
 def needs_caller(path: str) -> bool:
@@ -174,7 +175,7 @@ class _GuardedResponse:
         self._is_over = False
         self._headers = _PAGES if scope["path"] == "/" or scope["path"].startswith(_PUBLIC_FILES) else _ANSWERS
         self.problem: Refusal | None = None
-        self.only_head = anyio.CancelScope()
+        self.only_head: anyio.CancelScope | None = None
 
     async def send(self, message: Message) -> None:
         """Send a part of the answer."""
@@ -186,7 +187,7 @@ class _GuardedResponse:
                 return
             self._has_begun = True
             await self._send(self._protected(message))
-            if self._request[0]["method"] == "HEAD":
+            if self.only_head is not None:
                 self._is_over = True
                 await self._send({"type": "http.response.body"})
                 self.only_head.cancel()  # a stream would go on
@@ -225,7 +226,7 @@ def _limited(scope: Scope, receive: Receive, answer: _GuardedResponse) -> Receiv
         raise _too_long(limit)
     if content_length == b"0" and not is_chunked:
         return receive
-    deadline = anyio.current_time() + BODY_SECONDS
+    deadline = asyncio.get_running_loop().time() + BODY_SECONDS
     size = 0
     is_whole = False
 
@@ -233,16 +234,18 @@ def _limited(scope: Scope, receive: Receive, answer: _GuardedResponse) -> Receiv
         nonlocal size, is_whole
         if is_whole:
             return await receive()  # it waits for the client to leave
-        with anyio.move_on_after(deadline - anyio.current_time()):
-            message = await receive()
-            size += len(message.get("body", b""))
-            is_whole = not message.get("more_body", False)
-            if size > limit:
-                answer.problem = _too_long(limit)
-                raise answer.problem
-            return message
-        answer.problem = _too_slow()
-        raise answer.problem
+        try:
+            async with asyncio.timeout_at(deadline):
+                message = await receive()
+        except TimeoutError:
+            answer.problem = _too_slow()
+            raise answer.problem from None
+        size += len(message.get("body", b""))
+        is_whole = not message.get("more_body", False)
+        if size > limit:
+            answer.problem = _too_long(limit)
+            raise answer.problem
+        return message
 
     return limited
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import Depends, Query
-from pydantic import BaseModel, StringConstraints
+from pydantic import StringConstraints
 
 from scratchbus import AsyncBus, AsyncPage, AsyncPastPage
 from scratchbus.http import patterns
@@ -15,11 +17,12 @@ _AT = "A time (ISO 8601) or a position: return the state at that moment."
 _WITHOUT = "Sources whose observations, and all that followed from them, are left out."
 
 
-class ReadMoment(BaseModel):
+@dataclass(frozen=True)
+class ReadMoment:
     """The moment that a read is about; now unless `at` says another."""
 
     at: str | None = None
-    without_source: list[str] = []
+    without_source: Sequence[str] = ()
 
     async def page(self, bus: AsyncBus, name: str) -> AsyncPage | AsyncPastPage:
         """Return the current or a past page. Raises InvalidPosition, PositionLost."""
@@ -43,7 +46,7 @@ Silent = Annotated[
 
 
 async def _moment(at: When = None, without_source: Silent = []) -> ReadMoment:  # noqa: B006 - FastAPI copies it
-    return ReadMoment(at=at, without_source=without_source)
+    return ReadMoment(at, without_source)
 
 
 At = Annotated[ReadMoment, Depends(_moment)]

@@ -93,6 +93,8 @@ class _Parameter(NamedTuple):
     field: Any
     location: tuple[str, str]
     is_list: bool
+    is_required: bool
+    default: Any
 
     @classmethod
     def all_of(cls, dependant: Dependant) -> list[_Parameter]:
@@ -107,16 +109,17 @@ class _Parameter(NamedTuple):
     @classmethod
     def _of(cls, attribute: str, field: Any) -> _Parameter:
         info = field.field_info
-        is_list = field_annotation_is_sequence(info.annotation)
-        return cls(attribute, field.alias, field, (info.in_.value, field.alias), is_list)
+        is_list, is_required = field_annotation_is_sequence(info.annotation), info.is_required()
+        default = None if is_required else field.default
+        return cls(attribute, field.alias, field, (info.in_.value, field.alias), is_list, is_required, default)
 
     def read(self, request: Request) -> tuple[Any, list[Any]]:
         """Return its value, and the errors in it."""
         values = getattr(request, self.attribute)
         if self.alias not in values:
-            if self.field.field_info.is_required():
+            if self.is_required:
                 return None, [get_missing_field_error(loc=self.location)]
-            return copy(self.field.default), []
+            return copy(self.default), []
         if self.is_list:
             value = values.getlist(self.alias)
         elif self.attribute == "headers":  # a repeated one is a list with commas (RFC 9110, 5.3)

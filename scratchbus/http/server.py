@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from secrets import token_hex
 from typing import Annotated, Any, Final
@@ -32,14 +32,14 @@ class _Opened:
     bus: AsyncBus
     users: int = 0
 
-    @contextmanager
-    def use(self) -> Iterator[AsyncBus]:
-        """Count a request as using it while the `with` lasts."""
+    def use(self, uses: ExitStack) -> AsyncBus:
+        """Count a request as using it until `uses` is closed; return the bus."""
         self.users += 1
-        try:
-            yield self.bus
-        finally:
-            self.users -= 1
+        uses.callback(self._release)
+        return self.bus
+
+    def _release(self) -> None:
+        self.users -= 1
 
 
 @dataclass
@@ -69,7 +69,7 @@ class Server:
 
         Raises EngineError.
         """
-        return uses.enter_context((await self._opened(caller)).use())
+        return (await self._opened(caller)).use(uses)
 
     async def own_bus(self) -> AsyncBus:
         """Return a bus for what no caller asks for, such as whether the engine answers. It stays open."""
@@ -115,7 +115,7 @@ def server_of(request: Request) -> Server:
 
 def caller_of(request: Request) -> Caller:
     """Return the caller of a request. Raises Refusal."""
-    caller: Caller = request.state.caller
+    caller: Caller = request.scope["state"]["caller"]
     return caller
 
 
@@ -144,7 +144,7 @@ class Need:
         caller = caller_of(request)
         for scope in self.scopes:
             caller.need(scope)
-        return await server_of(request).bus_of(caller, request.state.uses)
+        return await server_of(request).bus_of(caller, request.scope["state"]["uses"])
 
 
 ReadBus = Annotated[AsyncBus, Depends(Need("read"))]
