@@ -164,19 +164,17 @@ class News(TypedDict):
 def brief(observation: Observation, *, is_listed: bool = False) -> ObservationAnswer:
     """Return an observation in brief, as the answer to a change or as an item of a list."""
     content, claim = observation.content, observation.claim
-    is_cut = len(content) > SHORT
+    is_cut, created_at = len(content) > SHORT, observation.created_at
     fields_shown: dict[str, Any] = {
         "id": observation.id,
         "type": observation.type,
         "status": observation.status,
         "content": f"{content[: SHORT - 1]}…" if is_cut else content,
         "source": observation.source,
-        "created_at": text_of(observation.created_at),
+        **({"age": age_of(created_at)} if is_listed else {"created_at": text_of(created_at)}),
         "version": observation.version,
     }
     if is_listed:
-        del fields_shown["created_at"]
-        fields_shown["age"] = age_of(observation.created_at)
         if observation.status == "active":
             del fields_shown["status"]
         if observation.version == 1:
