@@ -127,9 +127,7 @@ def neighbours(invocation: Invocation, facts: scratchbus.Facts, **options: Any) 
         Column("entity", lambda each: Cell(one_line(each.entity), "bold"), 16),
         Column("by", lambda each: Cell(one_line(each.fact.triplet))),
     )
-    invocation.out.listing(
-        columns, facts.neighbours(**options), empty="Nothing is connected with it", document=_document
-    )
+    invocation.out.listing(columns, facts.neighbours(**options), empty="Nothing is connected with it")
 
 
 @facts.command(examples=('scratchbus facts path "the user" docker',))
@@ -161,7 +159,7 @@ def timeline(invocation: Invocation, facts: scratchbus.Facts, **options: Any) ->
         Column("id", lambda each: Cell(each.fact.id, "bold"), 18),
         Column("fact", lambda each: Cell(one_line(each.fact.triplet))),
     )
-    invocation.out.listing(columns, facts.timeline(**options), empty="There is no such fact", document=_document)
+    invocation.out.listing(columns, facts.timeline(**options), empty="There is no such fact")
 
 
 @facts.command(examples=("scratchbus facts why fact_1795256156929",))
@@ -237,10 +235,6 @@ def _show(invocation: Invocation, found: Sequence[scratchbus.Fact], empty: str) 
 def _show_one(invocation: Invocation, verb: str, fact: scratchbus.Fact) -> None:
     cells = Cell(verb, "green"), Cell(fact.id, "bold"), Cell(one_line(fact.triplet))
     invocation.out.result(scratchbus.document_of(fact), *cells)
-
-
-def _document(found: scratchbus.Neighbour | scratchbus.Span) -> dict[str, Any]:
-    return scratchbus.document_of(found)
 
 
 def _time(at: datetime | None) -> str:
