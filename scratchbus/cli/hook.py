@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 import click
 
 import scratchbus
-from scratchbus.cli.commands import PAGE, BusGroup, given, listed, session_option
+from scratchbus.cli.commands import PAGE, BusGroup, listed, session_option
 from scratchbus.cli.context import rules_option, with_rules
 from scratchbus.cli.hook_marks import Marks
 from scratchbus.cli.invocation import Invocation, OpenPage, pass_invocation
@@ -249,4 +249,4 @@ def _context(call: _HookCall, budget: int, **options: Any) -> scratchbus.Context
 
 def _add_context(invocation: Invocation, event: str, text: str) -> None:
     if text:
-        invocation.out.document({"hookSpecificOutput": given(hookEventName=event, additionalContext=text)})
+        invocation.out.document({"hookSpecificOutput": {"hookEventName": event, "additionalContext": text}})
