@@ -115,10 +115,10 @@ def install(invocation: Invocation, is_user: bool, log: Path | None, journal: st
     if watched is None:
         invocation.out.note("The logwatch is not included; --log FILE or --journal UNIT sets what it watches")
     names = [path.name for path in units]
-    _systemctl(invocation, ["daemon-reload"])
+    _systemctl(invocation, "daemon-reload")
     if changed:
-        _systemctl(invocation, ["try-restart", *changed])
-    _systemctl(invocation, ["enable", "--now", *names])
+        _systemctl(invocation, "try-restart", *changed)
+    _systemctl(invocation, "enable", "--now", *names)
 
 
 @systemd.command(examples=("scratchbus systemd uninstall --user",))
@@ -129,7 +129,7 @@ def uninstall(invocation: Invocation, is_user: bool) -> None:
     units = _installed()
     _remove(invocation, units)
     if units:
-        _systemctl(invocation, ["daemon-reload"])
+        _systemctl(invocation, "daemon-reload")
     paths = [str(path) for path in units]
     invocation.out.text({"removed": paths}, "\n".join(paths) or "There are no units to remove")
 
@@ -143,7 +143,7 @@ def _installed() -> list[Path]:
 def _remove(invocation: Invocation, units: list[Path]) -> None:
     """Stop units and delete their files."""
     if units:
-        _systemctl(invocation, ["disable", "--now", *(path.name for path in units)])
+        _systemctl(invocation, "disable", "--now", *(path.name for path in units))
     for path in units:
         path.unlink()
 
@@ -198,15 +198,14 @@ def _folder() -> Path:
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "systemd" / "user"
 
 
-def _systemctl(invocation: Invocation, *commands: list[str]) -> None:
+def _systemctl(invocation: Invocation, *arguments: str) -> None:
     """Run a command of the user's service manager; without one, note what to run."""
     program = shutil.which("systemctl")
-    for arguments in commands:
-        text = " ".join(["systemctl", "--user", *arguments])
-        if program is None:
-            invocation.out.remark(f"There is no systemctl here; run later: {text}")
-            continue
-        completed = subprocess.run([program, "--user", *arguments], capture_output=True, text=True, check=False)
-        if completed.returncode:
-            explanation = " ".join(completed.stderr.split()) or f"exit code {completed.returncode}"
-            invocation.out.remark(f"This failed, run it yourself: {text} ({explanation})")
+    text = " ".join(["systemctl", "--user", *arguments])
+    if program is None:
+        invocation.out.remark(f"There is no systemctl here; run later: {text}")
+        return
+    completed = subprocess.run([program, "--user", *arguments], capture_output=True, text=True, check=False)
+    if completed.returncode:
+        explanation = " ".join(completed.stderr.split()) or f"exit code {completed.returncode}"
+        invocation.out.remark(f"This failed, run it yourself: {text} ({explanation})")
