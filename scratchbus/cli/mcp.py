@@ -229,10 +229,8 @@ def _identity(
     name = identity_options["agent"] or invocation.settings().source
     if name is None:
         raise click.UsageError("the server needs an agent; give --agent NAME")
-    options = given(
-        kind=identity_options["kind"] or None, page=invocation.page or None, session=identity_options["session"]
-    )
-    options["knowledge"] = identity_options["knowledge"]
+    kind, page, session = identity_options["kind"] or None, invocation.page or None, identity_options["session"]
+    options = given(kind=kind, page=page, session=session, knowledge=identity_options["knowledge"])
     return scratchbus.McpIdentity.of(name, tools=groups, **options)
 
 
