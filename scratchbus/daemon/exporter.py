@@ -6,18 +6,16 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from prometheus_client import make_wsgi_app
-from prometheus_client.core import Metric
 from prometheus_client.exposition import ThreadingWSGIServer
-from prometheus_client.registry import Collector
 
-from scratchbus.daemon.metrics import all_metrics, registry_with
+from scratchbus.daemon.metrics import registry_of
 from scratchbus.errors import EngineUnreachable, ScratchbusError, SettingsError
 from scratchbus.readmodel.status import Status
 
@@ -47,7 +45,7 @@ class _SilentHandler(WSGIRequestHandler):
         """Log nothing."""
 
 
-class Exporter(Collector):
+class Exporter:
     """Serves the metrics and the health of this process over HTTP until the process ends.
 
     `/metrics` is for Prometheus. `/healthz` answers while the process works, `/readyz` also checks that the engine
@@ -58,7 +56,7 @@ class Exporter(Collector):
         self._bus: Bus | None = None
         self._pending: Future[Status] | None = None
         self._lock = threading.Lock()
-        self._metrics: WSGIApplication = make_wsgi_app(registry_with(self))
+        self._metrics: WSGIApplication = make_wsgi_app(registry_of(self._status))
         self._started_at = time.monotonic()
         try:
             family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
@@ -80,10 +78,6 @@ class Exporter(Collector):
             return self._bus
 
         return connect_and_watch
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield all metrics, within PATIENCE."""
-        yield from all_metrics(self._status)
 
     def _answer(self, environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
         path = environ["PATH_INFO"]
@@ -108,7 +102,7 @@ class Exporter(Collector):
         return "200 OK", {"status": "ok", "engine": f"{status.engine} {status.version}"}
 
     def _status(self) -> Status | None:
-        """Return the status of the bus, or None if it cannot be read or takes too long."""
+        """Return the status of the bus, or None if it cannot be read within PATIENCE."""
         if self._bus is None:
             return None
         try:

@@ -79,35 +79,30 @@ Values = Iterable[tuple[list[str], float]]
 
 def render_metrics(status: Status | None) -> tuple[bytes, str]:
     """Return all metrics in the format of Prometheus, and its media type; a status of None is left out."""
-    return generate_latest(registry_with(_Once(status))), CONTENT_TYPE_LATEST
+    return generate_latest(registry_of(lambda: status)), CONTENT_TYPE_LATEST
 
 
-class _Once(Collector):
-    """The metrics of one scrape."""
-
-    def __init__(self, status: Status | None) -> None:
-        self._status = status
-
-    def collect(self) -> Iterator[Metric]:
-        yield from all_metrics(lambda: self._status)
-
-
-def registry_with(collector: Collector) -> CollectorRegistry:
-    """Return a registry of the metrics of a collector and those of this process."""
+def registry_of(read_status: Callable[[], Status | None]) -> CollectorRegistry:
+    """Return a registry of all metrics; `read_status` returns the status of the bus at each scrape, if there is one."""
     registry = CollectorRegistry()
     for collector_class in (ProcessCollector, PlatformCollector, GCCollector):
         collector_class(registry=registry)
-    registry.register(collector)
+    registry.register(_Scratchbus(read_status))
     return registry
 
 
-def all_metrics(read_status: Callable[[], Status | None]) -> Iterator[Metric]:
-    """Yield all metrics: those of the process first, then those of the status that `read_status` returns, if any."""
-    yield from _work_done()
-    status = read_status()
-    yield _gauge("up", [], [([], float(status is not None))])
-    if status is not None:
-        yield from _state_of(status)
+class _Scratchbus(Collector):
+    """The metrics of the work of this process, and then those of the status of the bus."""
+
+    def __init__(self, read_status: Callable[[], Status | None]) -> None:
+        self._read_status = read_status
+
+    def collect(self) -> Iterator[Metric]:
+        yield from _work_done()
+        status = self._read_status()
+        yield _gauge("up", [], [([], float(status is not None))])
+        if status is not None:
+            yield from _state_of(status)
 
 
 # -- the work of this process ----------------------------------------------------------------------------------------
