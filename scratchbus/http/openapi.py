@@ -5,7 +5,6 @@ These are the named schemas, authentication, examples of problems, and parameter
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, Final
 
 from fastapi import APIRouter, FastAPI
@@ -39,8 +38,8 @@ _PROBLEM: Final[schemas.Schema] = {
         "expected": _WHOLE | {"description": "The version or revision that the request was based on."},
         "actual": _WHOLE | {"description": "The current version, revision or fence."},
         "field": schemas.STRING | {"description": "The field that is wrong."},
-        "known": {"type": "array", "items": schemas.STRING, "description": "The names that are known instead."},
-        "errors": {"type": "array", "items": _INVALID, "description": "All invalid parameters."},
+        "known": schemas.listed(schemas.STRING, description="The names that are known instead."),
+        "errors": schemas.listed(_INVALID, description="All invalid parameters."),
         "event_id": {
             "type": ["string", "null"],
             "description": "The id to retry the write with, as `Idempotency-Key`.",
@@ -81,19 +80,14 @@ def _complete(document: dict[str, Any], needs_token: bool) -> None:
     components["schemas"].pop("ValidationError", None)
     components["securitySchemes"] = _SECURITY
     document["security"] = [{"token": []}, {"cookie": []}, *([] if needs_token else [{}])]
-    for path, method, operation in _operations(document):
-        for parameter in operation.get("parameters", ()):
-            _in_json(parameter)
-        if not needs_caller(path):
-            operation["security"] = []
-        _add_problems(path, method, operation)
-    components["examples"] = schemas.EXAMPLES | problem_examples.components()
-
-
-def _operations(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
-            yield path, method, operation
+            for parameter in operation.get("parameters", ()):
+                _in_json(parameter)
+            if not needs_caller(path):
+                operation["security"] = []
+            _add_problems(path, method, operation)
+    components["examples"] = schemas.EXAMPLES | problem_examples.components()
 
 
 def _in_json(parameter: dict[str, Any]) -> None:
