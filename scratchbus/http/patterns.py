@@ -65,12 +65,16 @@ _WRITE_TIME: Final = "write ISO 8601 with a zone, such as 2026-01-31T12:00:00Z"
 TIME: Final = explain(f"a time; {_WRITE_TIME}", f"^{_TIME}$")
 """A time of RFC 3339, with its zone, from 1970 to 8999."""
 
-_PLACE: Final = "[0-9]{1,15}-[0-9]{1,15}"
+_STREAM_ID: Final = "[0-9]{1,15}-[0-9]{1,15}"
+_EVENT_POSITION: Final = f"([0-9]{{1,5}}/)?{_STREAM_ID}"
+_ANY_POSITION: Final = f"{_EVENT_POSITION}|{_STREAM_ID}(,{_STREAM_ID})+"
 _WRITE_POSITION: Final = "that of an event, such as 1795386035607-1"
-POSITION: Final = explain(f"a position; write {_WRITE_POSITION}", f"^([0-9]{{1,5}}/)?{_PLACE}$")
+POSITION: Final = explain(f"a position; write {_WRITE_POSITION}", f"^{_EVENT_POSITION}$")
+BUS_POSITION: Final = explain(f"a position; write {_WRITE_POSITION}, or that of the bus", f"^({_ANY_POSITION})$")
+"""The position of an event or of the bus."""
+
 MOMENT: Final = explain(
-    f"a time or a position; {_WRITE_TIME}, or a position such as 1795386035607-1",
-    f"^({_TIME}|([0-9]{{1,5}}/)?{_PLACE}|{_PLACE}(,{_PLACE})+)$",
+    f"a time or a position; {_WRITE_TIME}, or a position such as 1795386035607-1", f"^({_TIME}|{_ANY_POSITION})$"
 )
 """A time, or the position of an event or of the bus."""
 
@@ -98,11 +102,6 @@ _CRON: Final = " ".join(
 )
 EVERY: Final = f"^([1-9][0-9]{{0,2}}[smhd]|{_CRON})$"
 """An interval, or a line of cron. Everything that matches is accepted, and so are some lines that do not match."""
-
-BUS_POSITION: Final = explain(
-    f"a position; write {_WRITE_POSITION}, or that of the bus", f"^(([0-9]{{1,5}}/)?{_PLACE}|{_PLACE}(,{_PLACE})+)$"
-)
-"""The position of an event or of the bus."""
 
 MAX_SAFE_INTEGER: Final = 2**53 - 1
 

@@ -22,8 +22,8 @@ EXAMPLES: Final[dict[str, Any]] = {}
 """The examples of answers, by the slugs of their descriptions; FastAPI would drop their nulls."""
 
 REFERENCE: Final = "#/components/schemas/"
-_PLACES: Final = ("shard", "ms", "seq", "added_ms", "added_seq", "prev")
-"""What models know of their places in the log, which documents show as positions."""
+_POSITION_PARTS: Final = ("shard", "ms", "seq", "added_ms", "added_seq", "prev")
+"""The fields of models that make up positions; documents show the positions."""
 
 
 STRING: Final[Schema] = {"type": "string"}
@@ -132,14 +132,14 @@ def of_model(model: Any, name: str) -> Schema:
 def document_schema(schema: Schema) -> Schema:
     """Return the schema of a model's document: without titles, defaults, and the numbers that make up positions."""
     schema.pop("title", None)
-    for field in _PLACES:
+    for field in _POSITION_PARTS:
         schema.get("properties", {}).pop(field, None)
     for found in schema.get("properties", {}).values():
         if isinstance(found, dict):
             found.pop("title", None)
             found.pop("default", None)
     if "required" in schema:
-        schema["required"] = [name for name in schema["required"] if name not in _PLACES]
+        schema["required"] = [name for name in schema["required"] if name not in _POSITION_PARTS]
     return schema
 
 

@@ -108,8 +108,8 @@ AnyKind = Annotated[
     WithJsonSchema({"type": "string", "enum": [*EVENT_KINDS]}),
 ]
 AnySubject = Annotated[str, StringConstraints(min_length=1, max_length=256)]
-BusPlace = Annotated[str, StringConstraints(pattern=patterns.BUS_POSITION)]
-Place = Annotated[str, StringConstraints(pattern=patterns.POSITION)]
+AnyPosition = Annotated[str, StringConstraints(pattern=patterns.BUS_POSITION)]
+EventPosition = Annotated[str, StringConstraints(pattern=patterns.POSITION)]
 
 
 def streams_of(request: Request) -> Streams:
@@ -137,16 +137,16 @@ async def list_events(
     bus: ReadBus,
     event_filter: QueryFilter,
     after: Annotated[
-        BusPlace | Absent,
+        AnyPosition | Absent,
         Query(description="A position; the default is the beginning for a list, now for a stream."),
     ] = None,
     limit: Limit = 100,
     before: Annotated[
-        Place | Absent, Query(description="The position of an event: return the last ones before it.")
+        EventPosition | Absent, Query(description="The position of an event: return the last ones before it.")
     ] = None,
     last: Annotated[Positive | Absent, Query(description="Return this many of the newest events.")] = None,
     last_event_id: Annotated[
-        BusPlace | Absent,
+        AnyPosition | Absent,
         Header(
             alias="Last-Event-ID",
             description="Where a stream continues: the last `id` received.",
