@@ -107,10 +107,7 @@ _VERIFIED: Final = _with_stream(
         exact(
             is_sound=FLAG,
             **dict.fromkeys(("events", "documents", "pages", "count"), COUNT),
-            findings={
-                "type": "array",
-                "items": exact(kind=STRING, where=STRING, what=STRING),
-            },
+            findings=listed(exact(kind=STRING, where=STRING, what=STRING)),
         ),
         {"is_sound": True, "events": 1000, "documents": 61, "pages": 4, "count": 0, "findings": []},
     )

@@ -55,7 +55,7 @@ class Result(Body, example={"result": "The payment was returned on Monday."}):
     result: NotBlank
 
 
-_INFO: Final[dict[str, Any]] = schema_of(SessionInfo, "serialization")
+_INFO: Final[dict[str, Any]] = schema_of(SessionInfo, "serialization") | {"additionalProperties": False}
 _EXAMPLE: Final[dict[str, Any]] = {
     "id": "s2",
     "parent": "s1",
@@ -65,14 +65,12 @@ _EXAMPLE: Final[dict[str, Any]] = {
     "agent": "analyst",
     "updated_at": "2026-11-22T22:20:35.607000Z",
 }
-_SESSION: Final = document(
-    "The session; `agent` wrote its newest event", _INFO | {"additionalProperties": False}, _EXAMPLE
-)
+_SESSION: Final = document("The session; `agent` wrote its newest event", _INFO, _EXAMPLE)
 _STARTED: Final = with_headers(_SESSION, location_of("/api/v1/sessions/s2"))
 _REPORTED: Final = with_headers(OBSERVATION, location_of("/api/v1/pages/main/observations/01M82NHKCCEBT4DDKQ2K3C35T3"))
 _SESSIONS: Final = document(
     "All sessions, each with its parent and its children, and the agents that have a scratchpad",
-    exact(items={"type": "array", "items": _INFO | {"additionalProperties": False}}, agents=listed(STRING)),
+    exact(items=listed(_INFO), agents=listed(STRING)),
     {"items": [_EXAMPLE], "agents": ["analyst"]},
 )
 _BEGUN: Final = document(

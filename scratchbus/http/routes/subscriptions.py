@@ -119,7 +119,7 @@ _ACK: Final = record(
     ("token", "positions"),
     {"token": "752668246383f4f78ecd233e562eed18", "positions": ["1795386035607-1"]},
     token=_TEXT,
-    positions={"type": "array", "items": POSITION, "minItems": 1},
+    positions=listed(POSITION, minItems=1),
 )
 _NACK: Final = record(
     ("token", "position", "reason"),

@@ -123,7 +123,7 @@ _LIFE: Final = {"description": 'Such as "2h" or "never".', "anyOf": [_SAYS, {"ty
 _LIFECYCLE: Final = record(
     ("statuses", "initial"),
     statuses={"type": "object", "additionalProperties": _CLASS, "propertyNames": _NAME},
-    initial={"type": "array", "items": _NAME, "minItems": 1},
+    initial=listed(_NAME, minItems=1),
     transitions={"type": "object", "additionalProperties": listed(_NAME)},
 )
 _NEW_TYPE: Final = record(
@@ -136,7 +136,7 @@ _NEW_TYPE: Final = record(
     max_content={"type": "integer", "minimum": 1, "maximum": 65_536},
     max_tags={"type": "integer", "minimum": 0, "maximum": 256},
     auto_archive_after=_LIFE,
-    dedupe={"type": "array", "items": _SAYS, "minItems": 1},
+    dedupe=listed(_SAYS, minItems=1),
     context={"type": "object", "additionalProperties": True, "description": "A JSON Schema."},
     metadata={"type": "object", "additionalProperties": True, "description": "A JSON Schema."},
 )

@@ -83,7 +83,7 @@ _WHO_EXAMPLE: Final = {
     "actions": [_ACTION],
 }
 _LISTED: Final = _both("The actions", exact(actions=listed(_SHORT)), {"actions": [_ACTION]}, "# Actions")
-_PARAMETERS: Final = {"type": "array", "items": exact(**dict.fromkeys(_PARAMETER, STRING))}
+_PARAMETERS: Final = listed(exact(**dict.fromkeys(_PARAMETER, STRING)))
 _DESCRIBED: Final = _both(
     "The action",
     exact(**dict.fromkeys((*_ACTION, "authorization"), STRING), params=_PARAMETERS),
