@@ -89,7 +89,7 @@ def show_card(
     observation: scratchbus.Observation,
     history: Sequence[scratchbus.Event] | None,
     evidence: Mapping[str, scratchbus.Observation],
-    blocked: Collection[str] = (),
+    blocked: Collection[str],
 ) -> None:
     """Show all fields of an observation, and its history if that is given.
 

@@ -186,7 +186,7 @@ def _shown(request: Request, document: dict[str, Any], text: str, headers: dict[
     return _markdown(text, 200, headers)
 
 
-def _markdown(text: str, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+def _markdown(text: str, status: int, headers: dict[str, str] | None = None) -> Response:
     return Response(f"{text}\n", status, {"Vary": "Accept", **(headers or {})}, MARKDOWN)
 
 
