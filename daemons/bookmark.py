@@ -65,20 +65,20 @@ class BookmarkFile:
             raise InvalidInput(f"{self.path}: cannot be written: {problem.strerror}; choose another --state") from None
 
 
-def _is_readable(place: Any, last_id: Any) -> bool:
+def _is_readable(position: Any, last_id: Any) -> bool:
     """Return whether the fields of a bookmark have their types, as in a file that nobody has edited."""
     if not (last_id is None or (isinstance(last_id, str) and _ID.fullmatch(last_id))):
         return False
-    if isinstance(place, JournalPosition):
-        return isinstance(place.cursor, str)
-    if not isinstance(place, FilePosition) or not isinstance(place.earlier, dict):
+    if isinstance(position, JournalPosition):
+        return isinstance(position.cursor, str)
+    if not isinstance(position, FilePosition) or not isinstance(position.earlier, dict):
         return False
-    numbers = [place.inode, place.offset, place.tail, place.unfinished, *place.earlier.values()]
+    numbers = [position.inode, position.offset, position.tail, position.unfinished, *position.earlier.values()]
     return (
         all(type(each) is int and 0 <= each < 1 << 63 for each in numbers)
-        and place.tail <= place.offset
-        and all(isinstance(each, str) for each in (place.identity, place.tail_digest))
-        and (place.identity.partition(".")[2] or "0").isdecimal()
+        and position.tail <= position.offset
+        and all(isinstance(each, str) for each in (position.identity, position.tail_digest))
+        and (position.identity.partition(".")[2] or "0").isdecimal()
     )
 
 

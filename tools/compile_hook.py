@@ -40,31 +40,31 @@ class CompileHook(BuildHookInterface[Any]):
         """Compile, unless it is not asked for; an editable installation is never compiled."""
         if version == "editable" or not _is_wanted():
             return
-        self._place = TemporaryDirectory(prefix="scratchbus-compile-")
-        place = Path(self._place.name)
-        extensions = compile_modules(Path(self.root), place)
+        self._directory = TemporaryDirectory(prefix="scratchbus-compile-")
+        directory = Path(self._directory.name)
+        extensions = compile_modules(Path(self.root), directory)
         build_data["pure_python"] = False
         build_data["infer_tag"] = True
-        build_data["force_include"] |= {str(each): str(each.relative_to(place)) for each in extensions}
+        build_data["force_include"] |= {str(each): str(each.relative_to(directory)) for each in extensions}
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         """Remove the extension modules, which the wheel has now."""
         if build_data["infer_tag"]:
-            self._place.cleanup()
+            self._directory.cleanup()
 
 
 def _is_wanted() -> bool:
     return os.environ.get("SCRATCHBUS_COMPILE", "0") not in ("", "0")
 
 
-def compile_modules(root: Path, place: Path) -> list[Path]:
-    """Compile a copy of the package in `place`; return the extension modules. Exits with the compiler's errors."""
-    shutil.copytree(root / "scratchbus", place / "scratchbus", ignore=shutil.ignore_patterns("__pycache__", "*.so"))
+def compile_modules(root: Path, directory: Path) -> list[Path]:
+    """Compile a copy of the package in `directory`; return the extension modules. Exits with the compiler's errors."""
+    shutil.copytree(root / "scratchbus", directory / "scratchbus", ignore=shutil.ignore_patterns("__pycache__", "*.so"))
     modules = [f"scratchbus/{name}.py" for name in COMPILED]
     command = [sys.executable, "-m", "mypyc", "--follow-imports=silent", "--ignore-missing-imports", *modules]
     environment = os.environ | {"MYPYC_OPT_LEVEL": "3", "MYPYC_DEBUG_LEVEL": "0"}
-    done = subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True)
+    done = subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True)
     if done.returncode:
         advice = "mypyc failed: install a C compiler, or build without SCRATCHBUS_COMPILE"
         sys.exit(f"{done.stdout}{done.stderr}{advice}")
-    return sorted([*place.glob("*__mypyc*.so"), *(place / "scratchbus").rglob("*.so")])
+    return sorted([*directory.glob("*__mypyc*.so"), *(directory / "scratchbus").rglob("*.so")])

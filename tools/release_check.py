@@ -149,23 +149,23 @@ def install(python: Path, wanted: str) -> None:
 def check_documents(python: Path, home: Path) -> None:
     """Run the Python of the documents as their readers do: one program each, in an empty directory."""
     for name in DOCUMENTS:
-        place = home / Path(name).stem
-        place.mkdir()
-        program = place / "snippets.py"
+        directory = home / Path(name).stem
+        directory.mkdir()
+        program = directory / "snippets.py"
         program.write_text("\n".join(each.text for each in blocks((ROOT / name).read_text("utf-8"), "python")), "utf-8")
-        environment = {"SCRATCHBUS_HOME": str(place / "engine")}
+        environment = {"SCRATCHBUS_HOME": str(directory / "engine")}
         try:
-            run(python, program, cwd=place, env=environment, timeout=100)
+            run(python, program, cwd=directory, env=environment, timeout=100)
         finally:
             run(python.with_name("scratchbus"), "stop", env=environment)
 
 
-def check_python(version: str, python: str, wheel: Path, place: Path) -> None:
+def check_python(version: str, python: str, wheel: Path, directory: Path) -> None:
     """Check every extra on one Python."""
     for extra, code in SMOKE.items():
         begun = time.monotonic()
         label = f"Python {version}, {extra or 'no extra'}"
-        home = place / f"{version}-{extra}"
+        home = directory / f"{version}-{extra}"
         used = installed(python, home, f"{wheel}[{extra}]" if extra else str(wheel))
         size = megabytes(home)
         require(size <= MEGABYTES.get(extra, size), f"{label}: {size:.1f} MB is more than {MEGABYTES.get(extra)}")
@@ -182,13 +182,13 @@ def check_python(version: str, python: str, wheel: Path, place: Path) -> None:
 def main() -> int:
     """Run all checks."""
     with tempfile.TemporaryDirectory(prefix="release-") as name:
-        place = Path(name)
-        sdist, wheel = built(place)
+        directory = Path(name)
+        sdist, wheel = built(directory)
         check_metadata(sdist, wheel)
         say(f"{sdist.name} and {wheel.name}: metadata, versions and markers are right")
         found = list(pythons())
         for version, python in found[-1:] if "--quick" in sys.argv else found:
-            check_python(version, python, wheel, place)
+            check_python(version, python, wheel, directory)
     return 0
 
 
