@@ -57,7 +57,7 @@ EVERYWHERE: Final = (401, 403, 421, 500, 502, 503)
 """The statuses of problems that any operation may answer."""
 
 _PRECONDITIONS: Final = ("if-match", "if-none-match")
-_INTERNAL: Final = {"args", "advice", "add_note", "with_traceback"}
+_NO_MEMBERS: Final = {"advice", "type", "title", "status", "detail"}
 _encode: Final = msgspec.json.Encoder(enc_hook=to_jsonable_python).encode
 _CONTROLS: Final = re.compile(b"\xc2[\x80-\x9f]|\x7f")
 _LOST_PLUS: Final = re.compile(r"T[0-9:.]+ [0-9]{2}:[0-9]{2}$")
@@ -251,12 +251,11 @@ def _invalid(error: RequestValidationError) -> Response:
 
 
 def _members(error: errors.ScratchbusError) -> dict[str, Any]:
-    attributes = {
-        name: value for name, value in vars(error).items() if name not in _INTERNAL and not name.startswith("_")
-    }
-    return {
-        name: _plain(value) for name, value in attributes.items() if name not in ("type", "title", "status", "detail")
-    } | ({"observation_type": error.type} if isinstance(error, errors.UnknownType | errors.TypeInUse) else {})
+    known = {name: value for name, value in vars(error).items() if not name.startswith("_")}
+    members = {name: _plain(value) for name, value in known.items() if name not in _NO_MEMBERS}
+    if isinstance(error, errors.UnknownType | errors.TypeInUse):
+        members["observation_type"] = error.type
+    return members
 
 
 def _plain(value: object) -> object:
