@@ -38,7 +38,7 @@ Relation = Annotated[
         {
             "description": "A relation, built in or declared on this bus.",
             "anyOf": [
-                {"type": "string", "enum": [*RELATIONS]},
+                one_of(*RELATIONS),
                 {"type": "string", "pattern": patterns.LABEL, "minLength": 1, "maxLength": 256},
             ],
             "examples": ["runs_on"],

@@ -26,6 +26,7 @@ from scratchbus.http.schemas import (
     link,
     listed,
     of_model,
+    one_of,
     or_null,
     without_null,
 )
@@ -197,7 +198,7 @@ _NAMED: Final[Schema] = {"id": ID, "page": STRING}
 _DIFFERENCE: Final = component(
     "Difference",
     _shape(
-        difference={"type": "string", "enum": ["added", "changed", "gone"]},
+        difference=one_of("added", "changed", "gone"),
         id=ID,
         fields={
             "type": "object",
@@ -246,7 +247,7 @@ CALLER: Final = document(
             name=STRING,
             source=STRING,
             kind=STRING,
-            scopes=listed({"type": "string", "enum": [*scratchbus.TOKEN_SCOPES]}),
+            scopes=listed(one_of(*scratchbus.TOKEN_SCOPES)),
             may_name_source=FLAG,
         ),
     ),
@@ -258,4 +259,4 @@ CALLER: Final = document(
         "may_name_source": False,
     },
 )
-WELL: Final = document("All is well", _shape(status={"type": "string", "enum": ["ok"]}), {"status": "ok"})
+WELL: Final = document("All is well", _shape(status=one_of("ok")), {"status": "ok"})

@@ -183,7 +183,7 @@ TYPE: Final = component(
     {
         "description": "The name of a type, built in or registered on this bus.",
         "anyOf": [
-            {"type": "string", "enum": [*examples.TYPES]},
+            one_of(*examples.TYPES),
             {"type": "string", "pattern": patterns.TYPE},
         ],
     },
@@ -201,9 +201,7 @@ DURATION: Final = component(
         ],
     },
 )
-LIFE: Final = component(
-    "Life", {"description": "A duration, or never.", "anyOf": [DURATION, {"type": "string", "enum": ["never"]}]}
-)
+LIFE: Final = component("Life", {"description": "A duration, or never.", "anyOf": [DURATION, one_of("never")]})
 OBJECT: Final = component(
     "Object", {"type": "object", "additionalProperties": True, "description": "At most 64 KiB and 100 levels."}
 )

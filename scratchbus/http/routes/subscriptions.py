@@ -31,6 +31,7 @@ from scratchbus.http.schemas import (
     listed,
     location_of,
     of_model,
+    one_of,
     or_null,
     record,
     with_headers,
@@ -56,12 +57,11 @@ def _duration(minimum: float, maximum: float, pattern: str) -> dict[str, Any]:
 
 
 _DONE: Final[problems.Responses] = {204: {"description": "Done"}}
-_TEXT_OR_NULL: Final = or_null(STRING)
 _DEFINITION: Final = record(
     example={"types": ["risk_alert"], "max_attempts": 5, "retry_delay": "1s"},
     pages=or_null(listed(text(patterns.PAGE), minItems=1)),
     types=_TEXTS,
-    kinds=or_null(listed({"type": "string", "enum": [*EVENT_KINDS]}, minItems=1)),
+    kinds=or_null(listed(one_of(*EVENT_KINDS), minItems=1)),
     tags=or_null(listed(LABEL)),
     after=or_null(
         text(patterns.BUS_POSITION, "The position after which a new one begins; by default the log's start.")
@@ -106,7 +106,7 @@ _PULL: Final = record(
 _DELIVERY: Final = exact(position=POSITION, attempt={"type": "integer"}, event=EVENT)
 _PULLED: Final = document(
     "The events, oldest first; without any, `token` is null",
-    exact(token=_TEXT_OR_NULL, until=or_null(DATE_TIME), deliveries=listed(_DELIVERY)),
+    exact(token=or_null(STRING), until=or_null(DATE_TIME), deliveries=listed(_DELIVERY)),
     examples.PULLED,
     ack=link(
         "ack_events",
