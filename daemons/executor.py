@@ -133,9 +133,9 @@ class Executor:
 @duration_option("--claim-ttl", default=CLAIM_TTL, help="How long a claim lasts when its holder dies.")
 def main(daemon: Daemon, tools: Path, blocklist_file: Path, claim_ttl: timedelta) -> None:
     """Claim the router's suggestions, act on them, and record the actions."""
-    chest = {"blocklist": blocklist(blocklist_file), "notify": notify}
-    table = read_tools(tools, known=chest)
-    daemon.serve(lambda bus, stop: Executor(bus, daemon.page, table, chest, claim_ttl).run(stop))
+    tools_by_name = {"blocklist": blocklist(blocklist_file), "notify": notify}
+    table = read_tools(tools, known=tools_by_name)
+    daemon.serve(lambda bus, stop: Executor(bus, daemon.page, table, tools_by_name, claim_ttl).run(stop))
 
 
 if __name__ == "__main__":

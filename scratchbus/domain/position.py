@@ -74,9 +74,9 @@ class _Positioned(Protocol):
     def shard(self) -> int: ...
 
 
-def in_time(placed: _Positioned) -> tuple[int, int, int]:
+def in_time(positioned: _Positioned) -> tuple[int, int, int]:
     """Return the sort key of positions or events of several shards: by time, then by shard and order in the log."""
-    return placed.ms, placed.shard, placed.seq
+    return positioned.ms, positioned.shard, positioned.seq
 
 
 class BusPosition(NamedTuple):

@@ -212,64 +212,64 @@ class YamlText:
 
     def location(self, *path: str | int) -> str:
         """Return file, line and column of a value, as errors show them."""
-        spot = self._find(path)
-        return f"{self._file}:{spot.line}:{spot.column}"
+        location = self._find(path)
+        return f"{self._file}:{location.line}:{location.column}"
 
-    def _wrong(self, spot: _Location, problem: YamlProblem) -> Exception:
+    def _wrong(self, location: _Location, problem: YamlProblem) -> Exception:
         text = problem.problem
         if text.startswith("{}"):
-            text = _shown(spot.node) + text.removeprefix("{}")
-        return self._error(self._file, spot.line, spot.key or None, text, problem.allowed, spot.column)
+            text = _shown(location.node) + text.removeprefix("{}")
+        return self._error(self._file, location.line, location.key or None, text, problem.allowed, location.column)
 
     def _find(self, path: Path) -> _Location:
         """Return the location of a path; steps that the file does not have are pydantic's own and are skipped."""
-        spot = self._root
+        location = self._root
         for step in path:
-            if isinstance(spot.node, yaml.MappingNode):
-                for key, node in spot.node.value:
+            if isinstance(location.node, yaml.MappingNode):
+                for key, node in location.node.value:
                     if key.value == step:
-                        spot = spot.inner(step, node, key)
+                        location = location.inner(step, node, key)
                         break
-            elif isinstance(spot.node, yaml.SequenceNode) and isinstance(step, int):
-                node = spot.node.value[step]
-                spot = spot.inner(step, node, node)
-        return spot
+            elif isinstance(location.node, yaml.SequenceNode) and isinstance(step, int):
+                node = location.node.value[step]
+                location = location.inner(step, node, node)
+        return location
 
-    def _plain(self, spot: _Location) -> Any:
+    def _plain(self, location: _Location) -> Any:
         """Return a value as dicts, lists, texts, numbers, booleans and None. Raises the error for a duplicate key."""
-        if id(spot.node) in self._walked:
+        if id(location.node) in self._walked:
             self._repeated += 1
             if self._repeated > _MAX_REPEATED:
                 problem = f"its aliases repeat more than {_MAX_REPEATED:,} values; use fewer"
-                raise self._wrong(spot, YamlProblem(problem))
-        self._walked.add(id(spot.node))
-        if isinstance(spot.node, yaml.SequenceNode):
-            return [self._plain(spot.inner(index, node, node)) for index, node in enumerate(spot.node.value)]
-        if not isinstance(spot.node, yaml.MappingNode):
-            return self._scalar(spot)
+                raise self._wrong(location, YamlProblem(problem))
+        self._walked.add(id(location.node))
+        if isinstance(location.node, yaml.SequenceNode):
+            return [self._plain(location.inner(index, node, node)) for index, node in enumerate(location.node.value)]
+        if not isinstance(location.node, yaml.MappingNode):
+            return self._scalar(location)
         found: dict[str, Any] = {}
         lines: dict[str, int] = {}
-        for key, node in spot.node.value:
+        for key, node in location.node.value:
             if not isinstance(key, yaml.ScalarNode):
-                raise self._wrong(spot.inner("?", node, key), YamlProblem("is not a plain name"))
-            name, inner = str(key.value), spot.inner(key.value, node, key)
+                raise self._wrong(location.inner("?", node, key), YamlProblem("is not a plain name"))
+            name, inner = str(key.value), location.inner(key.value, node, key)
             if name in found:
                 raise self._wrong(inner, YamlProblem(f"is given twice, first in line {lines[name]}; keep one"))
             found[name], lines[name] = self._plain(inner), inner.line
         return found
 
-    def _scalar(self, spot: _Location) -> str | int | float | bool | None:
-        if spot.node.tag == _TIMESTAMP:
-            return str(spot.node.value)
+    def _scalar(self, location: _Location) -> str | int | float | bool | None:
+        if location.node.tag == _TIMESTAMP:
+            return str(location.node.value)
         try:
-            value = SafeConstructor().construct_document(spot.node)
+            value = SafeConstructor().construct_document(location.node)
         except (yaml.YAMLError, ValueError) as problem:
-            raise self._wrong(spot, YamlProblem(f"{{}} cannot be read: {_reason(problem)}")) from None
+            raise self._wrong(location, YamlProblem(f"{{}} cannot be read: {_reason(problem)}")) from None
         except LookupError:  # `!!bool 5`, or `!!int` of nothing
-            raise self._wrong(spot, YamlProblem(f"{{}} is not a {spot.node.tag.rpartition(':')[2]}")) from None
+            raise self._wrong(location, YamlProblem(f"{{}} is not a {location.node.tag.rpartition(':')[2]}")) from None
         if value is None or isinstance(value, str | int | float):
             return value
-        raise self._wrong(spot, YamlProblem("{} is not a text or number; put it in quotes"))
+        raise self._wrong(location, YamlProblem("{} is not a text or number; put it in quotes"))
 
     def _check_nesting(self, text: str) -> None:
         """Refuse a text in which the composer would run out of stack, and one with a value inside itself."""
