@@ -169,18 +169,16 @@ def _read(path: Path, ancestors: tuple[Path, ...] = ()) -> dict[str, dict[str, s
     if path in ancestors:
         raise RulesError(str(path), None, "INCLUDES", "includes itself")
     parsed = _parsed(path)
-    includes = parsed.get("INCLUDES", {})
+
+    def included(option: str) -> list[dict[str, dict[str, str]]]:
+        files = [path.parent / name for name in parsed.get("INCLUDES", {}).get(option, "").split()]
+        return [_read(file, (*ancestors, path)) for file in files if file.exists() or file.suffix != ".local"]
+
+    files_read = [*included("before"), parsed, *included("after")]
     local = path.with_suffix(".local")
-    files = [path.parent / name for name in includes.get("before", "").split()]
-    found: dict[str, dict[str, str]] = {}
-    files_read = [_read(file, (*ancestors, path)) for file in files if file.exists() or file.suffix != ".local"]
-    after = [path.parent / name for name in includes.get("after", "").split()]
-    files_read += [
-        parsed,
-        *(_read(file, (*ancestors, path)) for file in after if file.exists() or file.suffix != ".local"),
-    ]
     if local.exists() and local != path:
         files_read.append(_parsed(local))
+    found: dict[str, dict[str, str]] = {}
     for sections in files_read:
         for section, values in sections.items():
             merged = found.setdefault(section, {})
