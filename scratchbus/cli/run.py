@@ -211,7 +211,7 @@ def start(invocation: Invocation) -> None:
     with invocation.connect() as bus:
         found = bus.status()
     cells = Cell("runs", "green"), Cell(f"the engine in {found.directory}")
-    invocation.out.result({**engine_document(found)}, *cells, is_whole=True)
+    invocation.out.result(engine_document(found), *cells, is_whole=True)
 
 
 @command(shared=(*OUTPUT, "url", "config"))
