@@ -13,7 +13,7 @@ from scratchbus.context import sections
 from scratchbus.context.compaction import after_compaction
 from scratchbus.context.layout import Layout, Part, Section, lay_out
 from scratchbus.context.surface import MAX_CANDIDATES, Candidate, Match, rank
-from scratchbus.domain.checks import check_own_event_id, check_text
+from scratchbus.domain.checks import check_own_event_id
 from scratchbus.domain.digest import derived_event_id
 from scratchbus.domain.documents import document_of
 from scratchbus.domain.facts import Fact, plain_entity
@@ -114,8 +114,6 @@ class ContextRequest:
             raise InvalidField("sections", f"{shown(self.own)} is not a list of texts")
         if not _are_digests(self.files):
             raise InvalidField("files", f"{shown(self.files)} does not map paths to digests")
-        for text in (*self.files, *self.files.values()):
-            check_text("files", text)
         if not _are_texts(self.scopes):
             raise InvalidField("scopes", f"{shown(self.scopes)} is not a list of scopes")
         for scope in self.scopes:
