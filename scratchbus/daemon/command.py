@@ -76,22 +76,19 @@ class _Command(click.Command):
 
     @contextlib.contextmanager
     def _usage_on_one_line(self, parent: click.Context | None) -> Iterator[None]:
+        if parent is not None:
+            yield  # the command line reports errors in its own form
+            return
         try:
             yield
         except click.ClickException as problem:
-            if parent is not None:
-                raise  # the command line reports it in its own form
             program = str(self.name)
             click.echo(visible(f"{program}: {usage_line(problem, program)}"), err=True)
             sys.exit(USAGE)
         except ScratchbusError as problem:  # of a default
-            if parent is not None:
-                raise
             click.echo(visible(f"{self.name}: {problem}"), err=True)
             sys.exit(exit_code(problem))
         except KeyboardInterrupt:  # before its work has begun; click would print "Aborted!"
-            if parent is not None:
-                raise
             sys.exit(INTERRUPTED)
 
 
