@@ -91,10 +91,8 @@ def _plain(value: Any) -> Any:
 def _(fact: Fact) -> dict[str, Any]:
     document = fact.model_dump(mode="json", exclude=POSITION_FIELDS)
     if fact.retraction is not None:
-        document["retraction"] = {
-            "by": fact.retraction.by, "reason": fact.retraction.reason, "refuted": fact.retraction.refuted,
-            "at": _plain(fact.retraction.at),
-        }  # fmt: skip
+        fields = fact.retraction.model_dump(exclude=POSITION_FIELDS)
+        document["retraction"] = fields | {"at": _plain(fact.retraction.at)}
     names = ("id", "subject", "relation", "object", "valid_at", "invalid_at", "confidence", "source")
     return {name: document[name] for name in names} | document
 
