@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, computed_field
 
-from scratchbus.domain.checks import MAX_LABEL, bytes_of, check_label
+from scratchbus.domain.checks import MAX_LABEL, check_label, check_text
 from scratchbus.domain.quoting import visible
 from scratchbus.errors import InvalidField, UnknownField, key_text, shown
 
@@ -153,10 +153,7 @@ def _id(field: str, id: object) -> str:
 def _content(field: str, content: object) -> str | None:
     if content is None:
         return None
-    if not isinstance(content, str):
-        raise InvalidField(field, f"{shown(content)} is not a text")
-    bytes_of(field, content)
-    content = content.strip()
+    content = check_text(field, content).strip()
     if len(content) > MAX_CONTENT:
         return content[: MAX_CONTENT - len(CUT)] + CUT
     return content or None
