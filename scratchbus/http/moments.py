@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import Depends, Query
 from pydantic import StringConstraints
@@ -31,11 +31,8 @@ class ReadMoment:
 
     async def past(self, bus: AsyncBus, name: str) -> AsyncPastPage:
         """Return a past page, also if the moment is now."""
-        return await bus.page(name).as_of(await self.when(bus), self.without_source)
-
-    async def when(self, bus: AsyncBus) -> Any:
-        """Return the moment as the bus takes it."""
-        return self.at if self.at is not None else await bus.position()
+        when = self.at if self.at is not None else await bus.position()
+        return await bus.page(name).as_of(when, self.without_source)
 
 
 AnyMoment = Annotated[str, StringConstraints(pattern=patterns.MOMENT)]
