@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from typing import Final
 
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from scratchbus import Observation, document_of
+from scratchbus import document_of
 from scratchbus.http import problems
 from scratchbus.http.documents import answer, check_source, observation_answer
 from scratchbus.http.observation_bodies import (
@@ -35,31 +34,31 @@ _CHANGED: Final[problems.Responses] = {200: OBSERVATION}
 @router.post(ONE + "/review", responses=_CHANGED)
 async def review_observation(bus: ActBus, page: PageName, id: Id, guards: Guarded, given: Why) -> Response:
     """Send it to review: it stays open, but is not active."""
-    return await _changed(bus.page(page).review(id, **guards.as_keywords(), **given))
+    return observation_answer(await bus.page(page).review(id, **guards.as_keywords(), **given))
 
 
 @router.post(ONE + "/resolve", responses=_CHANGED)
 async def resolve_observation(bus: ActBus, page: PageName, id: Id, guards: Guarded, given: Why) -> Response:
     """Close it, because it has been dealt with."""
-    return await _changed(bus.page(page).resolve(id, **guards.as_keywords(), **given))
+    return observation_answer(await bus.page(page).resolve(id, **guards.as_keywords(), **given))
 
 
 @router.post(ONE + "/archive", responses=_CHANGED)
 async def archive_observation(bus: ActBus, page: PageName, id: Id, guards: Guarded, given: Why) -> Response:
     """Archive it for good."""
-    return await _changed(bus.page(page).archive(id, **guards.as_keywords(), **given))
+    return observation_answer(await bus.page(page).archive(id, **guards.as_keywords(), **given))
 
 
 @router.post(ONE + "/reopen", responses=_CHANGED)
 async def reopen_observation(bus: ActBus, page: PageName, id: Id, guards: Guarded, given: Reopening) -> Response:
     """Make it active again for `ttl`, by default for as long as it was given last."""
-    return await _changed(bus.page(page).reopen(id, **guards.as_keywords(), **given))
+    return observation_answer(await bus.page(page).reopen(id, **guards.as_keywords(), **given))
 
 
 @router.post(ONE + "/refute", responses=_CHANGED)
 async def refute_observation(bus: ActBus, page: PageName, id: Id, once: Once, given: Refutation) -> Response:
     """Archive it as untrue; open observations that rest on it go to review."""
-    return await _changed(bus.page(page).refute(id, event_id=once.event_id, **given))
+    return observation_answer(await bus.page(page).refute(id, event_id=once.event_id, **given))
 
 
 @router.post(ONE + "/claim", responses={200: CLAIM_ANSWER})
@@ -78,13 +77,13 @@ async def release_observation(
 ) -> Response:
     """Release a claim."""
     check_source(caller, given, "by")
-    return await _changed(bus.page(page).release(id, event_id=once.event_id, **given))
+    return observation_answer(await bus.page(page).release(id, event_id=once.event_id, **given))
 
 
 @router.post(ONE + "/link", responses=_CHANGED)
 async def link_observation(bus: ActBus, page: PageName, id: Id, once: Once, given: NewLink) -> Response:
     """Record an action taken because of it; `trace` finds the observation by this action."""
-    return await _changed(bus.page(page).link(id, event_id=once.event_id, **given))
+    return observation_answer(await bus.page(page).link(id, event_id=once.event_id, **given))
 
 
 @router.post(ONE + "/erase", responses={200: TOMBSTONE})
@@ -114,7 +113,3 @@ async def clear_resolved(bus: ActBus, page: PageName, once: Once, given: Ids) ->
     """Take resolved observations off the page, all or none; their history stays."""
     await bus.page(page).clear_resolved(given["ids"], event_id=once.event_id)
     return Response(status_code=204)
-
-
-async def _changed(change: Awaitable[Observation]) -> Response:
-    return observation_answer(await change)
