@@ -143,7 +143,7 @@ def _item(lines: Sequence[str], start: int, end: int, stop: int) -> ChecklistIte
 
 
 class _InsertionPoint(NamedTuple):
-    """The place for a new item: the line before which it goes, its prefix, and the lines above and below it."""
+    """Where a new item goes: the line before which it is inserted, its prefix, and the lines above and below it."""
 
     line: int
     lead: str = "- "
@@ -152,7 +152,7 @@ class _InsertionPoint(NamedTuple):
 
 
 _InsertAt = Callable[[Sequence[str], Sequence[ChecklistItem], ChecklistItem | None], _InsertionPoint]
-"""Returns the place for a new item, after another one or as the first."""
+"""Returns where a new item goes, after another one or as the first."""
 
 _Removal = Callable[[Sequence[str], ChecklistItem], list[str]]
 """Returns the replacement for the paragraph of a removed item."""
@@ -168,9 +168,9 @@ def _edit(text: str, slots: Sequence[Slot], insert_at: _InsertAt, remove: _Remov
     before: ChecklistItem | None = None
     for slot in slots:
         if slot.number is None:
-            spot = insert_at(lines, items, before)
-            earlier = added.get(spot.line, spot.above).removesuffix(spot.below)
-            added[spot.line] = f"{earlier}{spot.lead}[{MARKS[slot.entry.status]}] {slot.entry.text}\n{spot.below}"
+            point = insert_at(lines, items, before)
+            earlier = added.get(point.line, point.above).removesuffix(point.below)
+            added[point.line] = f"{earlier}{point.lead}[{MARKS[slot.entry.status]}] {slot.entry.text}\n{point.below}"
         else:
             before = items[slot.number]
             changed[before.start] = before.end, _changed(lines, before, slot.entry)

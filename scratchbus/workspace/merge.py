@@ -56,7 +56,7 @@ def merge_items(base: Mapping[str, Entry], file: Sequence[Entry], bus: Sequence[
 
 
 def _index_for(merged: Sequence[_MergedItem], bus: Sequence[Named], bus_index: int) -> int:
-    """Return the place for an item of the bus: after its predecessor there, or else before its successor."""
+    """Return the index for an item of the bus: after its predecessor there, or else before its successor."""
     index_of = {each.id: n for n, each in enumerate(merged)}
     after_predecessor = (index_of[id] + 1 for id, _ in reversed(bus[:bus_index]) if id in index_of)
     before_successor = (index_of[id] for id, _ in bus[bus_index + 1 :] if id in index_of)
