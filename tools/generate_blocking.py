@@ -46,15 +46,11 @@ NAMES = {
 """What an asyncio name is called in blocking code, besides `async_x`, `x_async` and `AsyncX`."""
 
 PROSE = (
-    (r"^(['\"]scratchbus\.[\w.]+)_async\b", r"\1"),  # the name of a module
     (r" \(asyncio: [^)\n]*\)", ""),
     (r"\b([Aa])n `async (with|for)\b", r"\1 `\2"),
     (r"\basync (with|for)\b", r"\1"),
-    (r"\bawait ", ""),
     (r"\b([Aa])n Async(?=[A-Z])", r"\1 "),
     (r"\bAsync([A-Z]\w*)", r"\1"),
-    (r"\b([Aa])n asyncio\b", r"\1 blocking"),
-    (r"\basyncio\b", "blocking"),
     (r"\b([Aa]ny|[Oo]ne) task\b", r"\1 thread"),
     (r"\b([Aa]nother|other) task(s?)\b", r"\1 thread\2"),
     (r"\bbetween tasks\b", "between threads"),
