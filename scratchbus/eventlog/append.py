@@ -28,7 +28,7 @@ from scratchbus.eventlog.bus_log import MAX_PAGES, Log, PageOfLog, read_end
 from scratchbus.eventlog.codec import encode_body, encode_tags
 from scratchbus.eventlog.dropped_heads import drop_restored_heads, restore_missing_head
 from scratchbus.eventlog.keys import SYSTEM_PAGE
-from scratchbus.eventlog.layouts import CLASSES, SPAN
+from scratchbus.eventlog.layouts import CLASSES
 from scratchbus.eventlog.retries import annotate, check_recalled, search_lost, search_retried
 from scratchbus.eventlog.writes import NEVER, Appended, Op, Write, Written, check_size
 from scratchbus.telemetry import tracing
@@ -205,23 +205,16 @@ def _reroute(pages: dict[str, float], page: str) -> None:
 def _addition(write: Write) -> tuple[str | bytes, ...]:
     """Return the arguments of a plain addition for its script, in the order of `Addition`."""
     event = write.event_or_draft
-    span, start = _span_and_start(write.status, write.status_class, event.type, write.priority or 0)
-    return (
-        event.id,
-        event.subject,
-        event.type,
-        span,
-        start,
-        "" if write.expires == "0" else write.expires,
-        encode_tags(write.tags or (), write.blocked_by or ()),
-        write.body or encode_body(write.event),
-    )
+    life = "" if write.expires == "0" else write.expires
+    tags = encode_tags(write.tags or (), write.blocked_by or ())
+    start = _start(write.status, write.status_class, event.type, write.priority or 0)
+    return event.id, event.subject, f"{life}|{tags}|{start}", write.body or encode_body(write.event)
 
 
 @lru_cache
-def _span_and_start(status: str, status_class: str, type: str, priority: int) -> tuple[str, str]:
-    """Return the `span` and the `start` of an `Addition`."""
-    return str(priority * SPAN), f"1|{status}|{CLASSES[status_class]}|{type}|{priority}"
+def _start(status: str, status_class: str, type: str, priority: int) -> str:
+    """Return the end of the `shape` of an `Addition`: its head up to the priority."""
+    return f"1|{status}|{CLASSES[status_class]}|{type}|{priority}"
 
 
 def _read_added(log: Log, shard: int, writes: list[Write], reply: bytes | list[bytes]) -> Appended:

@@ -89,17 +89,13 @@ class Guarded(NamedTuple):
 class Addition(NamedTuple):
     """A `Write` as the script for additions takes it.
 
-    `span` is the lowest score of its priority in the open set. `start` is the beginning of its head, up to `added`;
-    `life` is "" (for ever), "+ms" or ms. `tags` are a text as ",a,b,".
+    `shape` is the rest of its head, "<life>|<tags>|<start>": when it expires, "" (never), "+ms" or ms; its tags, as a
+    text as ",a,b,"; and the head up to the priority. Many events of a batch have the same one.
     """
 
     id: str
     subject: str
-    type: str
-    span: str
-    start: str
-    life: str
-    tags: str
+    shape: str
     body: bytes
 
 
@@ -107,8 +103,12 @@ ADDITION: Final[Constants] = {
     "ADDITION": ", ".join(Addition._fields),
     "ADDITION_WIDTH": str(len(Addition._fields)),
     "ADDITION_SUBJECT": str(Addition._fields.index("subject")),
+    "SHAPE": r"'^([^|]*)|([^|]*)|(1|[^|]*|%a|([^|]*)|(%d+))$'",
 }
-"""The constants of the script for additions: the fields of `Addition`."""
+"""The constants of the script for additions: the fields of `Addition`, and the pattern of a `shape`.
+
+The pattern captures the life, the tags and the start, and in the start the type and the priority.
+"""
 
 GUARDED: Final[Constants] = {
     "WIDTH": str(len(Guarded._fields)),

@@ -18,14 +18,27 @@ if ROOM > 0 and call('ZCARD', OPEN) + count > ROOM then return {'full'} end
 
 -- PAGES holds a time before which no open observation of the page expires.
 
-local stored, lasting, expires = call('HGET', PAGES, PAGE), nil, nil
+local stored = call('HGET', PAGES, PAGE)
 local soonest = tonumber(stored or '') and stored or @FOREVER@ -- the value may have been set by hand
 
+local shapes = {} -- each with: type, start, when it expires, tags, lowest score of its priority in the open set
 local rows, scores, filled, number, k = {}, {}, 0, tonumber(seq), 0
 local kind, prev, batch, of, first, id, position = 'added', '', '1/1', format('/%d', count), nil, nil, nil
 for at = FIRST, #ARGV, WIDTH do
-  local subject, type, span, start, life, tags, body
+  local subject, shape, body
   @ADDITION@ = unpack(ARGV, at, at + WIDTH - 1)
+  if not shapes[shape] then
+    local life, tags, start, type, priority = string.match(shape, @SHAPE@)
+    local expires = life
+    if life == '' then
+      expires = '0'
+    elseif byte(life) == 43 then -- "+": relative to now
+      expires = format('%d', NOW + sub(life, 2))
+    end
+    if expires ~= '0' and tonumber(expires) < tonumber(soonest) then soonest = expires end
+    shapes[shape] = {type, start, expires, tags, priority * @SPAN@}
+  end
+  local type, start, expires, tags, span = unpack(shapes[shape])
   number, k = number + 1, k + 1
   local added = format('%d', number)
   position = NOW .. '-' .. added
@@ -33,15 +46,6 @@ for at = FIRST, #ARGV, WIDTH do
   local written = redis.pcall('XADD', LOG, position, @ENTRY@)
   if written ~= position then return {'other'} end -- the append script reports the obstacle
   first = first or position
-  if life ~= lasting then
-    lasting, expires = life, life
-    if life == '' then
-      expires = '0'
-    elseif byte(life) == 43 then -- "+": relative to now
-      expires = format('%d', NOW + sub(life, 2))
-    end
-    if expires ~= '0' and tonumber(expires) < tonumber(soonest) then soonest = expires end
-  end
   rows[filled + 1], rows[filled + 2] = subject, @ADDED_HEAD_TEXT@
   scores[filled + 1], scores[filled + 2] = span + number, subject
   filled = filled + 2

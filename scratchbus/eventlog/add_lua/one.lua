@@ -8,6 +8,7 @@
 --        {"refused", 1, "blocked", stream id}    nothing was written; see append_lua/inputs.lua
 
 local @ADDITION@ = unpack(ARGV, FIRST)
+local life, tags, start, type, priority = string.match(shape, @SHAPE@)
 local kind, prev, batch, number = 'added', '', '1/1', seq + 1
 
 -- PAGES holds a time before which no open observation of the page expires.
@@ -20,7 +21,7 @@ local size = ROOM > 0 and call('ZCARD', OPEN) or -1
 if size >= ROOM then
   if size > ROOM or DISPLACED == '' or soonest ~= stored or tonumber(soonest) <= tonumber(NOW) then return {'other'} end
   displaced = call('ZRANGE', OPEN, 0, 0)[1]
-  local newcomer, newcomers_id, newcomers_priority = subject, id, tonumber(string.match(start, '%d+$'))
+  local newcomer, newcomers_id, newcomers_priority = subject, id, tonumber(priority)
   local @HEAD_VARIABLES@ = string.match(call('HGET', HEADS, displaced) or '', @HEAD@)
   if status_class ~= 'o' or holder ~= '' or not_before ~= '' or dedupe_key ~= '' or tonumber(priority) > newcomers_priority then return {'other'} end
   local id, subject, kind, batch, prev = newcomers_id .. '.d1', displaced, 'status_changed', '1/2', position
@@ -48,7 +49,7 @@ if displaced then
   call('HSET', HEADS, displaced, displaced_head)
   call('ZREM', OPEN, displaced)
 end
-call('ZADD', OPEN, span + number, subject)
+call('ZADD', OPEN, priority * @SPAN@ + number, subject)
 if expires ~= '0' and tonumber(expires) < tonumber(soonest) then soonest = expires end
 if soonest ~= stored then call('HSET', PAGES, PAGE, soonest) end
 if displaced then return {'displaced', position, displaced} end
