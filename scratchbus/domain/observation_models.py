@@ -130,11 +130,13 @@ class NewObservation(BaseModel):
     def __init__(self, /, **given: Any) -> None:
         """Check the types of the fields. Raises UnknownField, InvalidField or InvalidTTL."""
         for name, check in _NUMBERS.items():
-            if isinstance(given.get(name), bool):
+            if name in given and isinstance(given[name], bool):
                 check(given[name])  # refuses it, where pydantic would take it for 0 or 1
-        given |= {name: plain(name, given[name]) for name in PAYLOAD_FIELDS if name in given}
+        for name in PAYLOAD_FIELDS:
+            if name in given:
+                given[name] = plain(name, given[name])
         try:
-            super().__init__(**given)
+            self.__pydantic_validator__.validate_python(given, self_instance=self)  # like BaseModel, without its call
         except ValidationError as error:
             raise invalid(error, list(type(self).model_fields)) from None
 

@@ -12,7 +12,7 @@ from scratchbus.domain.documents import document_of, shown_fields
 from scratchbus.domain.events import Added
 from scratchbus.domain.observation_models import UPDATABLE
 from scratchbus.domain.values import moment
-from scratchbus.errors import InvalidField, UnknownField
+from scratchbus.errors import InvalidField, InvalidInput, UnknownField
 from scratchbus.eventlog.stored_documents import decode_observation, decode_observations, encode_document
 from scratchbus.projections.scratch_page import evolve
 
@@ -137,6 +137,12 @@ def test_an_error_names_the_wrong_field():
         NewObservation(type="t")
     with pytest.raises(InvalidField, match=r"tags\.1"):
         NewObservation(type="t", content="x", tags=["a", 5])
+
+
+@pytest.mark.parametrize("field", ["confidence", "ttl", "times"])
+def test_a_boolean_is_not_a_number(field):
+    with pytest.raises(InvalidInput, match=f"^{field}: True is not a "):
+        NewObservation(type="t", content="x", **{field: True})
 
 
 def test_only_type_and_content_are_required():
