@@ -15,7 +15,7 @@ from scratchbus.engine.steps import Step, ask
 from scratchbus.errors import EngineError, EngineForbidden, ShardsMismatch, shown
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import is_state_too_old
-from scratchbus.readmodel.page_query import Freshness
+from scratchbus.readmodel.freshness import Freshness
 from scratchbus.readmodel.scope import Core, refresh_registry
 from scratchbus.settings import CONFIG_VARIABLE, MAX_SHARDS, URL_VARIABLE, load_settings, shipped
 from scratchbus.telemetry.lazy import imported_on_first_use

@@ -23,9 +23,11 @@ from scratchbus.eventlog.entry_filter import EntryFilter
 from scratchbus.projections.filters import Filter
 from scratchbus.projections.scratch_page import is_ready
 from scratchbus.projections.subjects import check_subject
+from scratchbus.readmodel.freshness import Freshness
 from scratchbus.readmodel.history import history, read_events
-from scratchbus.readmodel.page_query import Freshness, PastState, active
+from scratchbus.readmodel.page_query import active
 from scratchbus.readmodel.queries import get, read_head
+from scratchbus.readmodel.query_result import PastState
 from scratchbus.readmodel.scope import Core, type_of
 from scratchbus.readmodel.search import search
 from scratchbus.telemetry.lazy import imported_on_first_use

@@ -18,7 +18,8 @@ from scratchbus.eventlog.codec import decode_entry
 from scratchbus.eventlog.gaps import not_erased
 from scratchbus.eventlog.raw_entries import RawEntry
 from scratchbus.eventlog.stored_documents import decode_observations
-from scratchbus.readmodel.page_query import Freshness, query_page
+from scratchbus.readmodel.freshness import Freshness
+from scratchbus.readmodel.page_query import query_page
 
 if TYPE_CHECKING:
     from scratchbus.domain.events import AnyEvent

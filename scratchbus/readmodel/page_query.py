@@ -8,18 +8,17 @@ projector does, or also folds them in memory if it may not write.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
+from functools import partial
 from operator import attrgetter
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 from scratchbus.domain.checks import check_limit
 from scratchbus.domain.observation import Observation
-from scratchbus.domain.position import Position
 from scratchbus.domain.schedule import unblocked
 from scratchbus.engine.steps import Call, Step
-from scratchbus.errors import Behind
 from scratchbus.eventlog.bus_log import Log
-from scratchbus.eventlog.checkpoint import Checkpoint, check_end, read_checkpoint, read_unchecked
+from scratchbus.eventlog.checkpoint import Checkpoint, read_checkpoint, read_unchecked
 from scratchbus.eventlog.codec import decode_items
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
 from scratchbus.eventlog.lag import end_of
@@ -30,9 +29,12 @@ from scratchbus.projections.projection import Store
 from scratchbus.projections.scratch_page import by_priority, is_active
 from scratchbus.projections.stored_observation import AnyObservation
 from scratchbus.readmodel.fold import Fold, needed
+from scratchbus.readmodel.freshness import Freshness, behind, check_stale
 from scratchbus.readmodel.local_fold import LocalFold, fold_or_commit
+from scratchbus.readmodel.open_parts import ALL, PART, read_more
 from scratchbus.readmodel.page_cache import MAX_BYTES, MAX_FOLDS, MAX_READS, NO_FOLD, NO_READ, CachedFold, CachedRead
 from scratchbus.readmodel.paging_in import page_in
+from scratchbus.readmodel.query_result import PastState, QueryResult
 from scratchbus.readmodel.query_script import query_script
 
 KeysOf = Callable[[PageKeys], Iterable[str]]
@@ -41,46 +43,8 @@ KeysOf = Callable[[PageKeys], Iterable[str]]
 IN_MEMORY = 200
 """The most unfolded events that a reader folds in memory; if there are more, it commits what it folds."""
 
-_ALL = 1_000_000
 _id_of = attrgetter("id")
 _blockers_of = attrgetter("blocked_by")
-
-
-class QueryResult(NamedTuple):
-    """A consistent read: the engine's time (ms), the stored documents found, and the fold of the events after them.
-
-    `overlay` has the documents changed by these events, by subject; those of a cached fold are stored observations.
-    `changed` has those that changed since a cached read, whose other documents were not read again. `stored` are the
-    checkpoint and the tail as the engine stores them. `local_fold` is passed to the next query of the same read, so
-    that it need not fold the same events again.
-    """
-
-    now: int
-    rows: Sequence[bytes | None]
-    fold: Fold
-    overlay: dict[str, Any]
-    is_end: bool
-    below: str
-    checkpoint: Checkpoint
-    changed: dict[str, bytes | None] | None
-    stored: tuple[str, str]
-    local_fold: LocalFold | None = None
-
-
-class PastState(Protocol):
-    """A moment of the past, restored by undoing the later events of a page."""
-
-    ms: int
-
-    def undo(self, log: Log, page: str, tail: Position) -> Step[Mapping[str, Observation | None]]:
-        """Return the earlier state of all observations with events from then to the tail; None if absent then."""
-
-
-class Freshness(NamedTuple):
-    """How fresh a read must be; `timeout` (seconds) bounds the wait for a projection that is far behind."""
-
-    stale_ok: bool = False
-    timeout: float = 30.0
 
 
 def query_page(
@@ -131,10 +95,10 @@ def query_page(
         if reply[2] and not reply[1]:
             yield from read_checkpoint(keys)  # which raises if the log is empty, not if only its tail is lost
         elif freshness.stale_ok:
-            _check_stale(page, freshness, checkpoint, reply)
+            check_stale(page, freshness, checkpoint, reply)
         if reply[3] == -1:
             if time.monotonic() > deadline:
-                raise _behind(page, freshness)
+                raise behind(page, freshness)
             local_fold = yield from fold_or_commit(log, page, store, checkpoint, local_fold)
             continue
         fold = local_fold.fold if local_fold else Fold(shard, store=store)
@@ -153,30 +117,12 @@ def query_page(
     if earlier is not None:
         now = earlier.ms
         overlay |= yield from earlier.undo(log, page, end_of(tail, shard))
-    below = extra[0].decode() if extra and documents is not None else ""
-    changed = None if documents is not None else dict(zip(map(text_of, extra[0][::2]), extra[0][1::2], strict=True))
+    below = text_of(extra[-1]) if extra else ""
+    changes = extra[0] if operation == "active" else None
+    changed = None if changes is None else dict(zip(map(text_of, changes[::2]), changes[1::2], strict=True))
     return QueryResult(
         now, documents or (), fold, overlay, bool(is_end), below, checkpoint, changed, stored, local_fold
     )
-
-
-def _behind(page: str, freshness: Freshness) -> Behind:
-    """Return the error for a projection that stays behind."""
-    return Behind(
-        f"page {page!r}: the projection is still behind after {freshness.timeout:g} s; start a projector"
-        " (`scratchbus up`), raise fresh_timeout, or read with stale_ok=True"
-    )
-
-
-def _check_stale(page: str, freshness: Freshness, checkpoint: Checkpoint, reply: list[Any]) -> None:
-    """Check the end of the log. Raises Behind if a stale read leaves out an event older than the timeout."""
-    check_end(checkpoint, reply[1], None)
-    now, since = reply[0], reply[3]
-    if since and now - since > freshness.timeout * 1000:
-        raise Behind(
-            f"page {page!r}: the projection is {(now - since) / 1000:.1f} s old, over fresh_timeout;"
-            " start a projector (`scratchbus up`), raise fresh_timeout, or read without stale_ok"
-        )
 
 
 def _fold_events(
@@ -235,33 +181,40 @@ def active(
     """
     if limit is not None:
         check_limit(limit)
-    count, local_fold = -1 if limit is None else limit, None
+    count, at_once, local_fold = limit or ALL, PART, None
     keys = log.page(page).keys
+    query = partial(query_page, log, page, freshness, "active", earlier=earlier, caches_fold=True)
     while True:
+        asked = min(count, at_once)
         cached: CachedRead = NO_READ if freshness.stale_ok else keys.cached_reads.get(page, NO_READ)
         known = (cached.checkpoint, cached.tail, "1" if cached.is_end else "")
-        if not cached.is_end and cached.limit != count:
+        if not cached.is_end and (cached.limit != asked or asked < count):
             known = "", "", ""
-        result = yield from query_page(
-            log, page, freshness, "active", str(count), *known, local_fold=local_fold, earlier=earlier, caches_fold=True
-        )
+        result = yield from query(str(asked), *known, local_fold=local_fold)
         local_fold = result.local_fold
         is_end = result.is_end if result.changed is None else cached.is_end
-        may_cache = local_fold is None and not freshness.stale_ok
-        found = _decode_open(keys, page, count, result, cached, may_cache=may_cache)
+        may_cache = local_fold is None and not freshness.stale_ok and (is_end or asked == count)
+        found = _decode_open(keys, page, asked, result, cached, may_cache=may_cache)
+        if not is_end and asked < count:
+            parts = yield from read_more(query, count, result, found)
+            if parts is None:
+                at_once = ALL
+                continue
+            result, found = parts
+            local_fold, is_end = result.local_fold, result.is_end
         if result.overlay:
             found = _merge(found, result.overlay, is_end=is_end)
         settled = scratch_page.settled_all(found, result.now)
         selected = list(filter(wanted, settled))
         if any(map(_blockers_of, selected)):
             if not is_end:  # a blocker may rank below those found
-                count = -1
+                count = ALL
                 continue
             open_ids = {each.id for each in settled if each.status_class == "open"}
             selected = [*unblocked(selected, open_ids.__contains__)]
         if is_end or limit is None or len(selected) >= limit:
             return [*map(scratch_page.as_observation, selected if limit is None else selected[:limit])]
-        count = min(_ALL, count * 4)  # many were waiting for review: ask for more of them
+        count = min(ALL, count * 4)  # many were waiting for review: ask for more of them
 
 
 def _decode_open(
@@ -296,5 +249,5 @@ def _merge(found: list[AnyObservation], overlay: dict[str, Any], *, is_end: bool
     merged = sorted(filter(None, by_id.values()), key=by_priority)
     if is_end:
         return merged
-    last = max(map(by_priority, found), default=(-_ALL, 0))  # below it, others may come first
+    last = max(map(by_priority, found), default=(-ALL, 0))  # below it, others may come first
     return [document for document in merged if by_priority(document) <= last]

@@ -18,7 +18,9 @@ from scratchbus.eventlog.stored_documents import decode_document, decode_observa
 from scratchbus.projections import scratch_page
 from scratchbus.projections.projection import Document
 from scratchbus.projections.stored_observation import AnyObservation
-from scratchbus.readmodel.page_query import Freshness, PastState, query_page
+from scratchbus.readmodel.freshness import Freshness
+from scratchbus.readmodel.page_query import query_page
+from scratchbus.readmodel.query_result import PastState
 
 if TYPE_CHECKING:
     from scratchbus.readmodel.scope import Core

@@ -5,10 +5,14 @@
 --         seq below which it continues}
 -- Instead of entries: -1 if there are too many, or some are missing; in a read that may be stale, the time (ms) of the
 -- first event left out, 0 if there is none. A list ends early after 5,000 observations looked at.
--- The documents of "active" are nil if the reader has cached them; a list follows of the id and the document of each one that
--- has changed since, nil if it is not open any more or has events that are not folded.
+-- The documents of "active" are nil if the reader has cached them. Two more items follow: for a reader that has cached
+-- documents, or that reads in parts, the id and the document of each one that has changed since, which is nil if it is not
+-- open any more or has events that are not folded; and the score below which the read continues. Instead of changes,
+-- nil if they are not known: the documents that a reader in parts already has are then of no use.
 
-local call, MAX_CHANGES = redis.call, 20 -- to look at more takes as long as to return the documents of a page
+local call = redis.call
+local MAX_CHANGES = 20 -- to look at more takes as long as to return the documents of a page
+local MAX_CHANGES_OF_PARTS = 2000 -- as long as to return one part
 
 local function documents(ids)
   if #ids > 0 and #ids <= 1000 then return call('HMGET', DOCS, unpack(ids)) end
@@ -57,7 +61,7 @@ end
 -- Returns the subjects of the page that have changed from an earlier checkpoint to this one; nil if that is not known, or
 -- if the log no longer has the last event that the reader saw then.
 
-local function changed_since(earlier, seen_until)
+local function changed_since(earlier, seen_until, limit)
   if earlier == '' then return end
   if seen_until ~= tail then
     local id, event_id = string.match(seen_until, @LAST(stream_id, event_id)@)
@@ -68,7 +72,7 @@ local function changed_since(earlier, seen_until)
   local now_id, _, now_build, _, now_origin = string.match(checkpoint, @CHECKPOINT@)
   if not now_id or build ~= now_build or origin ~= now_origin then return end
   local behind = seq_of(now_id) - seq_of(id)
-  local events = behind >= 0 and behind <= MAX_CHANGES and events_between(id, event_id, now_id, behind)
+  local events = behind >= 0 and behind <= limit and events_between(id, event_id, now_id, behind)
   if not events then return end
   local changed = {}
   for _, entry in ipairs(events) do
@@ -111,24 +115,27 @@ if OPERATION == 'get' then
 end
 
 if OPERATION == 'active' then
-  local limit, cached_at, cached_until, cached_all = tonumber(ARGV[FIRST]), unpack(ARGV, FIRST + 1)
+  local limit, cached_at, cached_until, cached_all, below = tonumber(ARGV[FIRST]), unpack(ARGV, FIRST + 1)
   local is_same = cached_at == checkpoint and cached_until == tail
-  local changed = (cached_all == '1' or is_same) and changed_since(cached_at, cached_until)
-  if changed then
-    local flat = {}
-    for id in pairs(changed) do
-      flat[#flat + 1] = id
-      flat[#flat + 1] = not seen[id] and call('ZSCORE', OPEN, id) and call('HGET', DOCS, id) or false
-    end
-    return {now, tail, checkpoint, MAX_BEHIND < 0 and since or entries, extends_cached, touched, touched_docs, false, 0, flat}
+  local changed = (cached_all == '1' or is_same)
+    and changed_since(cached_at, cached_until, below and MAX_CHANGES_OF_PARTS or MAX_CHANGES)
+  local flat, ids, untouched = changed and {} or false, {}, {}
+  for id in pairs(changed or {}) do
+    flat[#flat + 1] = id
+    flat[#flat + 1] = not seen[id] and call('ZSCORE', OPEN, id) and call('HGET', DOCS, id) or false
   end
-  local ids = call('ZREVRANGE', OPEN, 0, limit < 0 and -1 or limit + #touched - 1)
-  local untouched = #touched > 0 and {} or ids
+  if not below and not changed then
+    limit = limit + #touched
+    ids = call('ZREVRANGE', OPEN, 0, limit - 1)
+  elseif below and changed then
+    ids = call('ZREVRANGEBYSCORE', OPEN, '(' .. below, '-inf', 'LIMIT', 0, limit)
+  end
   for _, id in ipairs(#touched > 0 and ids or {}) do
     if not seen[id] then untouched[#untouched + 1] = id end
   end
   return {now, tail, checkpoint, MAX_BEHIND < 0 and since or entries, extends_cached, touched, touched_docs,
-    documents(untouched), (limit < 0 or #ids < limit + #touched) and 1 or 0}
+    (below or not changed) and documents(#touched > 0 and untouched or ids) or false, #ids < limit and 1 or 0, flat,
+    #ids > 0 and #ids >= limit and call('ZSCORE', OPEN, ids[#ids]) or ''}
 end
 
 local limit, below, statuses, text = unpack(ARGV, FIRST)

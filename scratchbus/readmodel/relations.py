@@ -28,7 +28,7 @@ from scratchbus.projections import event_relations
 from scratchbus.projections.subjects import is_remembered
 from scratchbus.readmodel.catch_up import catch_up
 from scratchbus.readmodel.commits import NO_COMMIT
-from scratchbus.readmodel.page_query import Freshness
+from scratchbus.readmodel.freshness import Freshness
 from scratchbus.readmodel.queries import get, page_names
 
 _AT_ONCE = 500

@@ -18,7 +18,7 @@ from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.keys import SYSTEM_PAGE
 from scratchbus.eventlog.layouts import Head
 from scratchbus.eventlog.tail_readers import AsyncFeeds, Feeds
-from scratchbus.readmodel.page_query import Freshness
+from scratchbus.readmodel.freshness import Freshness
 from scratchbus.readmodel.published_registries import UNPUBLISHED, Version, publish, read_published
 from scratchbus.readmodel.queries import page_names
 from scratchbus.settings import Settings, shipped

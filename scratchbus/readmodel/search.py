@@ -27,7 +27,9 @@ from scratchbus.eventlog.raw_entries import text_of
 from scratchbus.eventlog.stored_documents import decode_stored
 from scratchbus.projections.filters import Filter
 from scratchbus.projections.scratch_page import as_observation, settled_all
-from scratchbus.readmodel.page_query import Freshness, PastState, query_page
+from scratchbus.readmodel.freshness import Freshness
+from scratchbus.readmodel.page_query import query_page
+from scratchbus.readmodel.query_result import PastState
 
 _SCAN = 200  # documents a scan reads at once
 _RANGES, _MIN_DOCUMENTS, _MAX_DOCUMENTS = 16, 8, 200  # ranges read at once; documents folded at once

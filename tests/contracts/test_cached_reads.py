@@ -17,6 +17,7 @@ from scratchbus.errors import Conflict, NotFound
 from scratchbus.eventlog.checkpoint import read_checkpoint
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.readmodel import page_query
+from scratchbus.readmodel.query_result import QueryResult
 from scratchbus.scheduling.expiry import sweep
 from scratchbus.scheduling.paging_out import page_out
 from tests.clock import Clock
@@ -132,7 +133,7 @@ def test_a_limited_read_beside_one_in_review_reads_few(
     page.review(page.add("risk_alert", "first").id)
     expected, query_page, counts = page.active()[:2], page_query.query_page, list[int]()
 
-    def counted(*arguments: Any, **options: Any) -> Step[page_query.QueryResult]:
+    def counted(*arguments: Any, **options: Any) -> Step[QueryResult]:
         result = yield from query_page(*arguments, **options)
         counts.append(len(result.rows))
         return result
