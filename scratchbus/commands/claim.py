@@ -108,6 +108,8 @@ class ReleaseTerms(NamedTuple):
 
 TRIED = ReleaseTerms()
 
+_MAX_HINTS = 1_000  # kept by one process
+
 
 class Picked(NamedTuple):
     """A picked observation and its claim.
@@ -144,16 +146,19 @@ def pick(
         yield from type_of(core, name)
     takes_over = core.settings.instance is not None and work is not None
     left = (yield from first_end(core.log, core.log.shard(page))) if takes_over else START.stream_id
-    next_due, below = 0, ""
+    hints, hint_key = core.pick_hints, (page, *wanted, left)
+    next_due, below, hint = 0, "", hints.get(hint_key, "")
     while True:
         asked_at = time.monotonic()
         occasion = Occasion.of(core, page, event_id, "claim_next", *wanted, holder, ttl_ms)
         event = occasion.event(Claimed, "", holder=holder, ttl=ttl_ms, picked=True, work=work, owner=occasion.owner)
-        argument = f"{min_priority}:{below}:{left}:{ttl_ms}:{holder_in_head(holder, event.owner)}"
+        terms = f"{ttl_ms}:{holder_in_head(holder, event.owner)}"
+        argument = f"{min_priority}:{below}:{left}:{len(hint.encode())}:{hint}{terms}"
         write = _guarded_write(
             occasion, event, Op.PICK, "claimed", None, argument, allowed=wanted.types, tags=wanted.tags
         )
         appended = yield from append(core.log, page, [write])
+        hint = (appended.idle or appended).hint
         if appended.recalled is not None:
             (after,) = yield from recall_all(core, page, appended.recalled)
             if not wanted.has(after):
@@ -167,15 +172,26 @@ def pick(
             return Picked(after, claim, asked_at - max(0.0, age_ms / 1000))
         if appended.idle is not None:
             next_due, below = min(filter(None, (next_due, appended.idle.soonest)), default=0), appended.idle.below
-            if not below:
-                return appended.idle._replace(soonest=next_due)
-            continue
+            if below:
+                continue
+            _keep_hint(hints, hint_key, hint)
+            return appended.idle._replace(soonest=next_due)
+        _keep_hint(hints, hint_key, hint)
         row = appended.written[0]
         found = yield from _held_by(core, page, row.subject, row.fence)
         if found is not None:
             return Picked(found, _claim(event, row), asked_at)
         next_due, below = 0, ""  # it was closed right after it was picked
         yield Abandoned()
+
+
+def _keep_hint(hints: dict[tuple[object, ...], str], key: tuple[object, ...], hint: str) -> None:
+    if len(hints) >= _MAX_HINTS:
+        hints.clear()
+    if hint:
+        hints[key] = hint
+    else:
+        hints.pop(key, None)
 
 
 def _held_by(core: Core, page: str, id: str, fence: int) -> Step[Observation | None]:

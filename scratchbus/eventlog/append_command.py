@@ -100,6 +100,7 @@ def read_reply(log: Log, shard: int, page: str, room: int, writes: list[Write], 
         case b"written":
             _, ms, count, *rows = reply
             rows, pairs = rows[: 5 * len(writes)], [row.decode() for row in rows[5 * len(writes) :]]
+            hint = pairs.pop() if writes[0].op == Op.PICK else ""
             counts.displaced += len(pairs) // 2
             for displaced_id, newcomer in zip(pairs[::2], pairs[1::2], strict=True):
                 displaced[newcomer] = (*displaced.get(newcomer, ()), displaced_id)
@@ -109,8 +110,8 @@ def read_reply(log: Log, shard: int, page: str, room: int, writes: list[Write], 
             recalled = [Position.parse(row.decode())._replace(shard=shard) for row in reply[1:] if row]
             return Appended([], recalled, wrote=Wrote(writes[0].event.id, recalled[0]) if recalled else None)
         case b"refused" if reply[2] == b"idle":
-            now, soonest, below, priority = reply[3:]
-            return Appended([], idle=Idle(now, soonest, below.decode(), priority))
+            now, soonest, below, priority, hint = reply[3:]
+            return Appended([], idle=Idle(now, soonest, below.decode(), priority, hint.decode()))
         case b"refused" if reply[2] == b"blocked":
             blocked = LogBlocked(shard, reply[3].decode())
             blocked.event_id = writes[0].event.id
@@ -133,4 +134,4 @@ def read_reply(log: Log, shard: int, page: str, room: int, writes: list[Write], 
     seqs = [row.position.seq for row in written if row.position.seq]
     if seqs and len(seqs) == count:
         log.last_plain_append[shard] = ms, seqs[0], seqs[-1]
-    return Appended(written, wrote=wrote, displaced=displaced)
+    return Appended(written, wrote=wrote, displaced=displaced, hint=hint)

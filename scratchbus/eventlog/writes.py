@@ -48,9 +48,9 @@ class Op(StrEnum):
     CLAIM = "c"  # `argument` is "<ttl ms>:<holder>", where the holder is a name or "<name>#<owner token>"
     LAPSE = "l"  # of the claim with this `fence`
     PICK = "p"  # claims, alone in its batch, the first free one in the order of the open set, of the types in
-    # `allowed` and with all `tags`; `argument` is "<least priority>:<score to look below, or "">:<stream id>:<ttl
-    # ms>:<holder>". What the owner token of this connection holds is picked too, and its claim lapses, if nothing
-    # happened to it after that stream id
+    # `allowed` and with all `tags`; `argument` is "<least priority>:<score to look below, or "">:<stream id>:<length of
+    # the hint>:<hint><ttl ms>:<holder>", with a hint that an earlier pick returned. What the owner token of this
+    # connection holds is picked too, and its claim lapses, if nothing happened to it after that stream id
     END_CLAIM = "e"  # `argument` is "<ms in which it is not to be picked>:<1 if this was no attempt, else 0>:<name>"
     PUT = "g"  # a versioned subject without lifecycle; not when the subject `argument` of the page is final. One
     # that ends in "_" gets the time (ms) behind it, or the next that is free. With `argument` "<subject>:<stream id>" a
@@ -241,19 +241,22 @@ class Idle(NamedTuple):
     """Why nothing was picked: the free ones have a lower priority than the least, or one may become free at `soonest`.
 
     Times are ms, 0 for never; `priority` is that of the first free one, -1 for none. `below` is the score below which
-    the search continues, if it does.
+    the search continues, if it does. `hint` is for the next pick; see `Appended`.
     """
 
     now: int
     soonest: int
     below: str
     priority: int
+    hint: str
 
 
 class Appended(Struct, frozen=True, gc=False):
     """The outcome of an append. `recalled`: the events were in the log before, and only their positions are known.
 
     `wrote` is the first of these events that is in the log now. `displaced` has the ids displaced by each newcomer.
+    `hint` tells the next pick with the same types and tags where nothing is free, if that is worth knowing; the script
+    checks that it still holds.
     """
 
     written: list[Written]
@@ -261,3 +264,4 @@ class Appended(Struct, frozen=True, gc=False):
     idle: Idle | None = None
     wrote: Wrote | None = None
     displaced: dict[str, tuple[str, ...]] = {}
+    hint: str = ""

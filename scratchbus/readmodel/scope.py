@@ -48,6 +48,7 @@ class Core:
     """An open bus, without its connections.
 
     `recalled` has, by page and subject, the last observation that answered a retry, and its last event then.
+    `pick_hints` has, by what is picked, the hint of the last pick, if there was one; see `Appended`.
     """
 
     settings: Settings
@@ -62,6 +63,7 @@ class Core:
     relations_version: Version = UNPUBLISHED
     relations_checked: float = 0.0
     recalled: dict[tuple[str, str], tuple[str, bytes]] = field(default_factory=dict)
+    pick_hints: dict[tuple[object, ...], str] = field(default_factory=dict)
 
     @once
     def registry(self) -> Registry:

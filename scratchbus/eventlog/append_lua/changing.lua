@@ -118,9 +118,10 @@ function change(...)
     local version, allowed, to = ARGV[at + @VERSION@], ARGV[at + @ALLOWED@], ARGV[at + @STATUS@]
     local argument, fence, tags = ARGV[at + @ARGUMENT@], ARGV[at + @FENCE@], ARGV[at + @TAGS@]
     if op == @PICK@ then
-      local min_priority, below, own, idle
-      min_priority, below, own, argument = match(argument, '^(%d+):(%d*):([%d-]+):(.*)$')
-      subject, idle = pick(allowed, tags, tonumber(min_priority), below, own)
+      local min_priority, below, own, length, rest = match(argument, '^(%d+):(%d*):([%d-]+):(%d+):(.*)$')
+      local idle
+      argument = sub(rest, length + 1)
+      subject, idle = pick(allowed, tags, tonumber(min_priority), below, own, sub(rest, 1, length))
       if not subject then return idle end
       allowed, tags = '', ''
     end

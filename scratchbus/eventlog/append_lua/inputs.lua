@@ -14,7 +14,8 @@
 --        {"refused", 1, "blocked", stream id}                                   nothing was written; this entry is, or
 --                                                                               was, in the stream behind the tail
 -- If there is nothing to pick the reason is "idle", with: ms, when something may be free (ms, 0 never), below which
--- score to search on ("" at the end), and the priority of a free one below the minimum priority (-1: none)
+-- score to search on ("" at the end), the priority of a free one below the minimum priority (-1: none), and a hint
+-- for the next pick ("": none). After a pick the reply ends in such a hint
 
 local WIDTH = @WIDTH@
 local call, match, gmatch, find, sub = redis.call, string.match, string.gmatch, string.find, string.sub

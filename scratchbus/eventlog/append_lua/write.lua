@@ -79,4 +79,5 @@ for k = 1, count do
   for f = 1, 5 do reply[#reply + 1] = r[f] end
 end
 for _, id in ipairs(displaced) do reply[#reply + 1] = id end
+if hint then reply[#reply + 1] = hint end
 return reply
