@@ -178,19 +178,29 @@ _REFUSED_NOW: Final[dict[str, tuple[errors.ScratchbusError, ...]]] = {
 }
 """Valid requests refused because of the state of the bus or the time: 404 for reads, 409 for others."""
 
-_TABLE: Final = {(row.status, row.slug): row for row in _rows()}
+
+def _by_name(rows: Iterable[_Row]) -> dict[str, _Row]:
+    """Return rows by the names of their examples; two areas may have the same problem, each with its own example."""
+    named = dict[str, _Row]()
+    for row in rows:
+        name = f"{row.status}-{row.slug}"
+        named[name if name not in named or named[name].area == row.area else f"{name}-{row.area}"] = row
+    return named
+
+
+_TABLE: Final = _by_name(_rows())
 
 
 def components() -> dict[str, Any]:
     """Return all examples, by name."""
-    return {f"{status}-{slug}": {"value": to_jsonable_python(row.body())} for (status, slug), row in _TABLE.items()}
+    return {name: {"value": to_jsonable_python(row.body())} for name, row in _TABLE.items()}
 
 
 def of_operation(status: int, tags: Iterable[str]) -> dict[str, Any]:
     """Return references to the examples of a status that an operation with these tags may answer."""
     area = next((_AREAS[tag] for tag in tags if tag in _AREAS), None)
     return {
-        slug: {"$ref": f"#/components/examples/{status}-{slug}"}
-        for (each, slug), row in _TABLE.items()
-        if each == status and (row.area is None or area is None or row.area == area)
+        row.slug: {"$ref": f"#/components/examples/{name}"}
+        for name, row in _TABLE.items()
+        if row.status == status and (row.area is None or area is None or row.area == area)
     }

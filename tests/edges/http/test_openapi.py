@@ -234,6 +234,20 @@ def test_example_problems_have_their_documented_status(documented):
                     assert example["status"] == status
 
 
+@pytest.mark.parametrize(("tag", "field"), [("observations", "ttl"), ("subscriptions", "retry_delay")])
+def test_an_invalid_duration_is_shown_with_a_field_of_its_operation(documented, tag: str, field: str):
+    shown = [
+        example["detail"].partition(":")[0]
+        for operation in documented
+        if tag in operation.definition["tags"]
+        for status, response in operation.responses()
+        if status == 422
+        for example in operation.examples(response["content"][PROBLEM])
+        if example["type"].endswith(":invalid-ttl")
+    ]
+    assert {*shown} == {field}
+
+
 NOT_FROM_REQUESTS = {
     errors.FileGone,  # in daemons
     errors.RulesError,
