@@ -23,7 +23,7 @@ end
 if OPERATION == 'take' then who = WHO end
 till = int(now + LEASE_MS)
 call('SET', ARCHIVER, @HOLD_TEXT(TOKEN, till, who)@)
-if OPERATION == 'take' or OPERATION == 'keep' then return {1, now} end
+if OPERATION == 'take' then return {1, now} end
 
 if OPERATION == 'floor' then -- everything up to STREAM_ID and EVENT_ID is archived
   local at = seq_of(STREAM_ID)

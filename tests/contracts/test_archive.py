@@ -689,6 +689,20 @@ def test_raise_floor_checks_lease_checkpoint_tail_and_origin(bus):
     send(bus, "DEL", keys.floor)
 
 
+def test_the_floor_may_be_an_erased_event(bus):
+    page, shard = bus.page(), bus.core.log.shard("main")
+    secret = page.add("observation", "secret")
+    page.erase(secret.id, reason="they asked for it")
+    fill(bus, 3)
+    project(bus)
+    lease = Archiving(keys_of(bus), "0123", "someone", 60_000)
+    bus.converse(lease.take())
+    assert bus.converse(lease.raise_floor(read_origin(bus, shard), secret.position, "erased"))
+    assert floor_of(bus) == secret.position
+    bus.converse(lease.leave())
+    send(bus, "DEL", keys_of(bus).floor)
+
+
 def read_origin(bus, shard):
     return bus.converse(read_floor(bus.core.log, shard)).origin
 
@@ -797,6 +811,16 @@ def test_the_lease_of_a_killed_archiver_ends_in_time_although_the_clock_was_set_
     bus.converse(killed.keep())
     with pytest.raises(ArchiveBusy, match="killed"):
         archive(bus)
+
+
+def test_an_archiver_that_is_refused_does_not_extend_the_lease_of_a_killed_one(bus):
+    fill(bus)
+    killed = Archiving(bus.core.log.keys(bus.core.log.shard("main")), "0123", "killed", 20_000)
+    bus.converse(killed.take())
+    held = send(bus, "GET", killed.keys.archiver)
+    with pytest.raises(ArchiveBusy):
+        archive(bus)
+    assert send(bus, "GET", killed.keys.archiver) == held
 
 
 def test_a_killed_archiver_is_replaced_when_its_lease_ends(bus):
