@@ -3,12 +3,14 @@
 import asyncio
 import threading
 from datetime import UTC, datetime, timedelta
+from time import monotonic
 from typing import Any
 
 import pytest
 
 from scratchbus import AsyncBus, Bus, NewObservation
 from scratchbus.commands import claim as claiming
+from scratchbus.commands.claim import LinkAction
 from scratchbus.domain.events import Claimed as ClaimedEvent
 from scratchbus.domain.values import millis
 from scratchbus.engine.steps import Pause
@@ -477,6 +479,17 @@ def test_work_can_be_limited_to_pages(connect):
     assert handled(bus, 1, pages="two") == ["two"]
 
 
+@pytest.mark.parametrize("pages", [None, ["one", "two"]])
+def test_a_higher_priority_on_another_page_is_noticed_after_a_job(connect, pages):
+    bus = connect()
+    for content in "31":
+        bus.page("one").add("observation", content)
+    with bus.work("executors", pages=pages) as jobs:
+        next(jobs).resolve()
+        bus.page("two").add("risk_alert", "2")
+        assert next(jobs).observation.content == "2"
+
+
 def test_work_includes_new_pages(connect):
     bus = connect()
     with working(bus) as (seen, _):
@@ -624,6 +637,20 @@ def test_a_claim_is_renewed_while_its_handler_runs(bus, page, monkeypatch):
     assert page.get(one.id).fence == 1
 
 
+def test_the_keeper_renews_after_a_third_of_the_ttl_and_never_during_a_write(bus, page):
+    page.add("observation", "x")
+    with bus.work("executors", ttl="10m") as jobs:
+        job = next(jobs)
+        now = monotonic()
+        assert not job.is_due(now + 100)
+        assert job.is_due(now + 250)
+        writing = job.command_steps(LinkAction, None, action="goal")
+        next(writing)  # sent, and not yet answered
+        assert not job.is_due(now + 250)
+        writing.close()
+        assert job.is_due(now + 250)
+
+
 def test_a_hung_handler_loses_its_job(bus, connect, page):
     page.add("observation", "x")
     with bus.work("executors", ttl="200ms", handler_timeout="300ms") as jobs:
@@ -677,6 +704,25 @@ def test_a_worker_waits_for_an_unreachable_engine(bus, page, monkeypatch):
     with working(bus) as (seen, ended):
         eventually(lambda: seen == ["x"])
     assert ended == []
+
+
+def test_a_worker_whose_search_of_the_pages_failed_searches_them_again(bus, page, monkeypatch):
+    real, away = queries.page_names, [True]
+
+    def page_names(keys):
+        if away:
+            away.clear()
+            raise EngineUnreachable("gone for a moment")
+        return (yield from real(keys))
+
+    page.add("observation", "x")
+    with working(bus, tags="other"):  # follows the log, so the next worker does not begin with a resync
+        feeds = [bus.feeds.feed(shard) for shard in range(bus.core.log.shards)]
+        eventually(lambda: all(feed._cursor is not None for feed in feeds))
+        monkeypatch.setattr(agenda, "page_names", page_names)
+        with working(bus) as (seen, ended):
+            eventually(lambda: seen == ["x"])
+    assert (away, ended) == ([], [])
 
 
 def test_a_long_job_collects_no_more_than_the_pages_of_new_events(bus, page):
