@@ -57,6 +57,14 @@ def contents(observations):
     return [one.content for one in observations]
 
 
+def test_a_list_by_status_includes_what_never_expires(bus, page):
+    page.add("observation", "forever", ttl="never")
+    page.add("observation", "for a while")
+    project(bus)
+    assert contents(page.list(status="active")) == ["for a while", "forever"]
+    assert page.list(status="archived") == []
+
+
 def test_get_of_an_unknown_id_is_none(page):
     assert page.get(NOBODY) is None
     with pytest.raises(InvalidId, match="'nonsense' is not an observation id"):

@@ -821,3 +821,20 @@ def test_a_refused_addition_of_a_type_published_since_says_why(bus, page, connec
     once = bus.converse(bounded_event_id(bus.core.log, page.name))
     with pytest.raises(InvalidTTL, match="expires_at"):
         other.add("brand_new", "x", expires_at=PAST, event_id=once)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_plain_additions_that_arrive_twice_are_written_once(bus, page, count):
+    page.add("observation", "first")
+    again = []
+
+    def twice(call, send):
+        replies = send()
+        if call.is_write:
+            again.extend(send())
+        return replies
+
+    with interposed(bus, twice):
+        page.add_many([NewObservation(type="observation", content=f"{n}") for n in range(count)])
+    assert again == [[b"other"]]
+    assert log_length(bus) == 1 + count

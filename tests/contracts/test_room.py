@@ -210,6 +210,35 @@ def test_expired_observations_make_room_first(three, clock):
     assert [event.reason_code for event in three.history(high.id)[1:]] == ["expired"]
 
 
+def test_expired_observations_of_a_batch_make_room_first(three, clock):
+    three.add("observation", "low")
+    batch = [
+        NewObservation(type="risk_alert", content="high", ttl="10s"),
+        NewObservation(type="observation", content="x"),
+    ]
+    high, _ = three.add_many(batch)
+    clock.advance("11s")
+    three.add("observation", "new")
+    assert contents(three) == ["new", "x", "low"]
+    assert three.get(high.id).reason_code == "expired"
+
+
+def test_a_page_whose_first_additions_are_a_batch_is_listed(bus, page):
+    page.add("observation", "first on the shard")
+    shard_of = bus.core.log.shard
+    name = next(name for n in range(1_000) if shard_of(name := f"page-{n}") == shard_of("main"))
+    bus.page(name).add_many([NewObservation(type="observation", content="x", ttl="never")] * 2)
+    assert {one.page for one in bus.pages()} == {"main", name}
+
+
+def test_an_addition_to_a_page_above_a_lowered_limit_displaces_down_to_it(connect):
+    page = connect(max_observations=5).page()
+    for n in range(5):
+        page.add("observation", f"{n}")
+    connect(max_observations=3).page().add("observation", "new")
+    assert contents(page) == ["new", "4", "3"]
+
+
 @pytest.mark.parametrize("left_ms", [0, 1])
 def test_an_observation_makes_room_from_the_millisecond_of_its_expiry(three, clock, left_ms):
     high = three.add("risk_alert", "high", ttl="10s")

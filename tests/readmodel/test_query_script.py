@@ -47,12 +47,12 @@ end
 """Runs the script on an engine whose observations 1 to `total` are of `types` types in turn."""
 
 
-def _listed(types: int, total: int) -> tuple[int, list[str]]:
-    """Return the instructions that a list of a page takes, and its documents."""
+def _listed(types: int, total: int, text: str = "") -> tuple[int, list[str]]:
+    """Return the instructions that a list of a page takes, and its documents that contain a text."""
     names = ("tail", "checkpoint", "log", "docs", "heads", "open", "types")
     texts = ("page", "folded", "cached_checkpoint", "cached_tail")
     _, _, keys, *parts = query_script(
-        str(total), "", "", "",
+        str(total), "", "", text,
         **dict.fromkeys(names, "key"), **dict.fromkeys(texts, ""),
         sets=(), max_behind=200, operation="list", of_type="type:",
     )  # fmt: skip
@@ -68,3 +68,10 @@ def test_a_list_of_all_types_takes_little_more_work_with_hundreds_of_types() -> 
     many, same = _listed(500, 1_000)
     assert same == newest_first
     assert many < 5 * few
+
+
+def test_a_list_that_finds_nothing_looks_at_little_more_than_five_thousand_documents() -> None:
+    some, none = _listed(1, 6_000, "absent")
+    many, same = _listed(1, 60_000, "absent")
+    assert none == same == []
+    assert many < 1.1 * some
