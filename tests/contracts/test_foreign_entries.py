@@ -235,8 +235,9 @@ def test_concurrent_repairs_and_writes_lose_nothing(connect, bus, page):
             with connect() as mine:
                 while not stop.is_set():
                     try:
-                        written.append(mine.page("main").add("observation", "x", ttl="1h", event_id=None).id)
-                        mine.page("main").archive(written[-1])
+                        id = mine.page("main").add("observation", "x", ttl="1h", event_id=None).id
+                        written.append(id)
+                        mine.page("main").archive(id)
                     except LogBlocked:
                         time.sleep(0.001)
         except Exception as problem:
