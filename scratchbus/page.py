@@ -168,7 +168,8 @@ class Page:
         With `after`, the last item of a list that reached its limit, this counts the remaining matches.
         """
         filter = filter_of(filters, keywords)
-        return self._bus.converse(read.count(self._bus.core, self._stored(stale_ok), filter, limit, after))
+        stored = self._stored(stale_ok)
+        return len(self._bus.converse(read.list_all(self._bus.core, stored, filter, limit, after)))
 
     def counts(self, *, stale_ok: bool = False) -> read.PageCounts:
         """Return how many observations of each status and type there are, among the newest 10,000."""

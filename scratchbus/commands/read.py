@@ -23,7 +23,6 @@ from scratchbus.eventlog.entry_filter import EntryFilter
 from scratchbus.projections.filters import Filter
 from scratchbus.projections.scratch_page import is_ready
 from scratchbus.projections.subjects import check_subject
-from scratchbus.readmodel.counting import count_matches
 from scratchbus.readmodel.freshness import Freshness
 from scratchbus.readmodel.history import history, read_events
 from scratchbus.readmodel.page_query import active
@@ -131,13 +130,6 @@ class StoredPage(NamedTuple):
         """See `Reads`."""
         return search(self.log, self.page, self.freshness, wanted, limit, below, self.earlier)
 
-    def number_of(self, wanted: Filter, limit: int | None, below: int | None) -> Step[int]:
-        """Return how many observations `search` returns."""
-        counted = None
-        if self.earlier is None and not self.freshness.stale_ok:
-            counted = yield from count_matches(self.log, self.page, self.freshness, wanted, limit, below)
-        return len((yield from self.search(wanted, limit, below))) if counted is None else counted
-
     def added_seq_of(self, id: str) -> Step[int | None]:
         """See `Reads`; it is known for cleared observations too."""
         head = (yield from read_head(self.log, self.page, id)) if self.earlier is None else None
@@ -157,20 +149,6 @@ def list_all(
     core: Core, page: Reads, wanted: Filter, limit: int | None, after: Observation | Position | str | None
 ) -> Step[list[Observation]]:
     """Return the matches, newest first."""
-    return (yield from page.search(wanted, limit, (yield from _checked(core, page, wanted, limit, after))))
-
-
-def count(
-    core: Core, page: StoredPage, wanted: Filter, limit: int | None, after: Observation | Position | str | None
-) -> Step[int]:
-    """Return how many observations `list_all` returns."""
-    return (yield from page.number_of(wanted, limit, (yield from _checked(core, page, wanted, limit, after))))
-
-
-def _checked(
-    core: Core, page: Reads, wanted: Filter, limit: int | None, after: Observation | Position | str | None
-) -> Step[int | None]:
-    """Check the arguments of a list; return the seq below which it continues, None if it begins with the newest."""
     check_limit(limit)
     if wanted.type is not None and wanted.type not in core.registry.types:
         yield from _check_type(core, page, wanted.type)
@@ -178,14 +156,15 @@ def _checked(
     if wanted.status is not None and not is_old:
         yield from check_statuses(core, "status", wanted.status)
     if after is None:
-        return None
-    if isinstance(after, Observation | Position):
-        return seq_on_page(core.log, page.page, after)
-    id = check_id(after, "after")
-    below = yield from page.added_seq_of(id)
-    if below is None:
-        raise NotFound(f"after: there is no {id} on page {page.page!r}; pass the last item of the page before")
-    return below
+        below = None
+    elif isinstance(after, Observation | Position):
+        below = seq_on_page(core.log, page.page, after)
+    else:
+        id = check_id(after, "after")
+        below = yield from page.added_seq_of(id)
+        if below is None:
+            raise NotFound(f"after: there is no {id} on page {page.page!r}; pass the last item of the page before")
+    return (yield from page.search(wanted, limit, below))
 
 
 def seq_on_page(log: Log, page: str, after: Observation | Position) -> int:

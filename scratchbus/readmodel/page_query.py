@@ -117,12 +117,11 @@ def query_page(
     if earlier is not None:
         now = earlier.ms
         overlay |= yield from earlier.undo(log, page, end_of(tail, shard))
-    below = text_of(extra[0]) if extra else ""
-    changes = extra[1] if operation == "active" else None
+    below = text_of(extra[-1]) if extra else ""
+    changes = extra[0] if operation == "active" else None
     changed = None if changes is None else dict(zip(map(text_of, changes[::2]), changes[1::2], strict=True))
-    counted = extra[1] if operation == "count" else 0
     return QueryResult(
-        now, documents or (), fold, overlay, bool(is_end), below, checkpoint, changed, stored, local_fold, counted
+        now, documents or (), fold, overlay, bool(is_end), below, checkpoint, changed, stored, local_fold
     )
 
 

@@ -1,14 +1,14 @@
 -- Reads a page atomically: the requested documents, and the events of the page that are not folded into them yet.
 --
 -- Reply: {now, tail, checkpoint, entries of these events, 1 if they follow the fold that the reader has cached, their
---         subjects, the documents of these, the requested documents, 1 if there are no more of them, and except for "get"
---         the seq or score below which the read continues, and for a count the matches besides those of the documents}
+--         subjects, the documents of these, the requested documents, 1 if there are no more of them, and for a list the
+--         seq below which it continues}
 -- Instead of entries: -1 if there are too many, or some are missing; in a read that may be stale, the time (ms) of the
--- first event left out, 0 if there is none. A list ends early after 5,000 observations looked at, a count after 2,000.
--- The documents of "active" are nil if the reader has cached them. Another item follows for a reader that has cached
--- documents, or that reads in parts: the id and the document of each one that has changed since, which is nil if it is not
--- open any more or has events that are not folded. Instead, nil if the changes are not known: the documents that a reader
--- in parts already has are then of no use.
+-- first event left out, 0 if there is none. A list ends early after 5,000 observations looked at.
+-- The documents of "active" are nil if the reader has cached them. Two more items follow: for a reader that has cached
+-- documents, or that reads in parts, the id and the document of each one that has changed since, which is nil if it is not
+-- open any more or has events that are not folded; and the score below which the read continues. Instead of changes,
+-- nil if they are not known: the documents that a reader in parts already has are then of no use.
 
 local call = redis.call
 local MAX_CHANGES = 20 -- to look at more takes as long as to return the documents of a page
@@ -134,14 +134,12 @@ if OPERATION == 'active' then
     if not seen[id] then untouched[#untouched + 1] = id end
   end
   return {now, tail, checkpoint, MAX_BEHIND < 0 and since or entries, extends_cached, touched, touched_docs,
-    (below or not changed) and documents(#touched > 0 and untouched or ids) or false, #ids < limit and 1 or 0,
-    #ids > 0 and #ids >= limit and call('ZSCORE', OPEN, ids[#ids]) or '', flat}
+    (below or not changed) and documents(#touched > 0 and untouched or ids) or false, #ids < limit and 1 or 0, flat,
+    #ids > 0 and #ids >= limit and call('ZSCORE', OPEN, ids[#ids]) or ''}
 end
 
 local limit, below, statuses, text = unpack(ARGV, FIRST)
 limit = tonumber(limit) + #touched
-local is_count, counted = OPERATION == 'count', 0
-local MAX_LOOKED = is_count and 2000 or 5000
 local walked, others, smallest = {}, {}, nil -- the smallest set, or those of all types
 for k = SETS, #KEYS do
   local size = call('ZCARD', KEYS[k])
@@ -152,14 +150,6 @@ for k = SETS, #KEYS do
 end
 if not smallest then
   for k, type in ipairs(call('HKEYS', TYPES)) do walked[k] = OF_TYPE .. type end
-end
-if is_count and statuses == '' and #others == 0 and (smallest or below == '') then
-  for _, set in ipairs(walked) do counted = counted + call('ZCOUNT', set, '-inf', below == '' and '+inf' or '(' .. below) end
-  for i, id in ipairs(touched) do -- the reader counts these
-    local score = touched_docs[i] and (not smallest or call('ZSCORE', walked[1], id))
-    if score and (below == '' or tonumber(score) < tonumber(below)) then counted = counted - 1 end
-  end
-  return {now, tail, checkpoint, entries, extends_cached, touched, touched_docs, {}, 1, '', counted}
 end
 local step = #walked == 1 and 100 or math.min(100, limit)
 local per_set = math.min(step, math.max(10, math.ceil(4 * step / #walked))) -- rows read of a set at once
@@ -211,18 +201,8 @@ local function next_merged()
   return rows
 end
 
--- Keeps a match for a list, or counts it; the reader counts those with events that are not folded.
-
-local function take(kept, id)
-  if not is_count then
-    kept[#kept + 1] = id
-  elseif not seen[id] then
-    counted = counted + 1
-  end
-end
-
 local ids, docs, looked, is_end, rows = {}, {}, 0, 0, nil
-while #ids + counted < limit and looked < MAX_LOOKED do
+while #ids < limit and looked < 5000 do
   rows = heap_size > 0 and next_merged() or walked[1] and rows_of(walked[1], below) or {}
   if #rows == 0 then
     is_end = 1
@@ -254,13 +234,10 @@ while #ids + counted < limit and looked < MAX_LOOKED do
       else
         local status, class, expires = string.match(head, @HEAD(status, status_class, expires)@)
         if class == 'o' and expires ~= '0' and tonumber(expires) <= now then status = 'archived' end
-        if string.find(statuses, ',' .. status .. ',', 1, true) then take(kept, some[i]) end
+        if string.find(statuses, ',' .. status .. ',', 1, true) then kept[#kept + 1] = some[i] end
       end
     end
     some = kept
-  elseif is_count then
-    for _, id in ipairs(some) do take(some, id) end
-    some = {}
   end
   if #some > 0 then
     for i, doc in ipairs(call('HMGET', DOCS, unpack(some))) do
@@ -271,11 +248,11 @@ while #ids + counted < limit and looked < MAX_LOOKED do
     end
   end
 end
-if #ids + counted >= limit then is_end = 0 end
 if #ids >= limit then
+  is_end = 0
   for r = 1, #rows, 2 do
     if rows[r] == ids[#ids] then below = rows[r + 1] end
   end
 end
 return {now, tail, checkpoint, MAX_BEHIND < 0 and since or entries, extends_cached, touched, touched_docs, docs, is_end,
-  below, counted}
+  below}

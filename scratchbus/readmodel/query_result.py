@@ -21,7 +21,6 @@ class QueryResult(NamedTuple):
     `changed` has those that changed since a cached read, or since the parts before this one; their other documents were
     not read again. The read continues `below` a score. `stored` are the checkpoint and the tail as the engine stores
     them. `local_fold` is passed to the next query of the same read, so that it need not fold the same events again.
-    A count has `counted` matches besides those of its documents.
     """
 
     now: int
@@ -34,7 +33,6 @@ class QueryResult(NamedTuple):
     changed: dict[str, bytes | None] | None
     stored: tuple[str, str]
     local_fold: LocalFold | None = None
-    counted: int = 0
 
 
 class PastState(Protocol):

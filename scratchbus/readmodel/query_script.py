@@ -35,5 +35,5 @@ def query_script(
     to continue below; "list": the least number of results, the seq to continue below ("" for the newest), statuses
     (",a,b," or ""), and a text that the document must contain (or ""). `open` is the sorted set that "active" walks,
     `sets` are those that "list" intersects; without any it walks those of all `types`, whose names begin with
-    `of_type`. "count", with the arguments of a "list", returns few documents: only those that tell whether they match.
+    `of_type`.
     """
