@@ -8,7 +8,7 @@ import click
 
 import scratchbus
 from scratchbus.cli.arguments import FUTURE, content_of, pairs, trigger
-from scratchbus.cli.commands import PAGE, command, content_option, event_id_option, fence_option, given
+from scratchbus.cli.commands import PAGE, command, event_id_option, fence_option, given
 from scratchbus.cli.invocation import Invocation, pass_invocation, without_source
 from scratchbus.cli.observation_view import show_change
 from scratchbus.cli.shell_completion import statuses, type_names
@@ -115,7 +115,7 @@ _GUARDS = {"expected_version", "fence", "event_id"}
     shared=PAGE,
 )
 @click.argument("id", metavar="ID")
-@content_option("Its new content; - reads it from standard input.")
+@click.option("--content", metavar="TEXT", help="Its new content; - reads it from standard input.")
 @click.option("--status", shell_complete=statuses, help="Its new status, which the lifecycle of its type must allow.")
 @click.option("--owner", metavar="TEXT", help="Its new owner; an empty text removes it.")
 @click.option("--confidence", type=float, metavar="X", help="Its new confidence, from 0 to 1.")
@@ -139,10 +139,12 @@ _GUARDS = {"expected_version", "fence", "event_id"}
 def update(
     invocation: Invocation,
     id: str,
+    content: str | None,
     owner: str | None,
     tags: tuple[str, ...],
     expires_at: str | None,
     remind_at: str | None,
+    not_before: str | None,
     blocked_by: tuple[str, ...],
     **fields: Any,
 ) -> None:
@@ -151,6 +153,8 @@ def update(
     Each option replaces a whole field; other fields stay unchanged. Either all are replaced or none.
     """
     changes = given(**fields)
+    if content is not None:
+        changes["content"] = content_of(content)
     if owner is not None:
         changes["owner"] = owner or None
     if tags:
@@ -159,6 +163,8 @@ def update(
         changes["expires_at"] = None if expires_at == "never" else expires_at
     if remind_at is not None:
         changes["remind_at"] = None if remind_at == "never" else remind_at
+    if not_before is not None:
+        changes["not_before"] = not_before
     if not blocked_by and changes.keys() <= _GUARDS:
         raise click.UsageError("nothing to update; give --content, --status, --tag or another field")
     with invocation.open_fenced(id, fields["fence"]) as opened:
