@@ -4,7 +4,7 @@
 
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field, computed_field
 
@@ -32,6 +32,7 @@ class Event(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+    schema_version: ClassVar[int] = SCHEMA
 
     id: str = ""
     page: str = ""
