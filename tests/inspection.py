@@ -431,3 +431,16 @@ def outdate(bus: Bus) -> None:
     lease = keys_of(bus).archiver
     token, _, who = send(bus, "GET", lease).split(b"|")
     send(bus, "SET", lease, b"|".join((token, b"1", who)))
+
+
+def copies_of(bus: Bus) -> dict[bytes, bytes]:
+    """Return copies of all keys of the shard."""
+    return {key: send(bus, "DUMP", key) for key in send(bus, "KEYS", f"{keys_of(bus).tag}*")}
+
+
+def restore(bus: Bus, copies: dict[bytes, bytes]) -> None:
+    """Set the shard back, as a failover to a replica that lags behind does."""
+    for key in send(bus, "KEYS", f"{keys_of(bus).tag}*"):
+        send(bus, "DEL", key)
+    for key, copy in copies.items():
+        send(bus, "RESTORE", key, 0, copy)

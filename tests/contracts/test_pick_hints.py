@@ -19,7 +19,8 @@ from scratchbus.errors import ScratchbusError
 from tests.clock import Clock
 from tests.engines import ONE, Connect
 from tests.faults.interposing import Send, interposed
-from tests.inspection import forget, keys_of, project, send
+from tests.inspection import copies_of, forget, project, restore, send
+from tests.waiting import eventually
 
 FILLER = 260
 """More than a walk examines before it returns a hint."""
@@ -30,19 +31,6 @@ STEPS = 150
 def filler(number: int = FILLER) -> list[NewObservation]:
     """Return observations that are not wanted."""
     return [NewObservation(type="risk_alert", content="x") for _ in range(number)]
-
-
-def copies_of(bus: Bus) -> dict[bytes, bytes]:
-    """Return copies of all keys of the shard."""
-    return {key: send(bus, "DUMP", key) for key in send(bus, "KEYS", f"{keys_of(bus).tag}*")}
-
-
-def restore(bus: Bus, copies: dict[bytes, bytes]) -> None:
-    """Set the shard back, as a failover to a replica that lags behind does."""
-    for key in send(bus, "KEYS", f"{keys_of(bus).tag}*"):
-        send(bus, "DEL", key)
-    for key, copy in copies.items():
-        send(bus, "RESTORE", key, 0, copy)
 
 
 @pytest.fixture
@@ -152,6 +140,57 @@ def test_a_hint_does_not_outlive_the_event_that_it_names(connect: Connect, clock
     assert job.id == wanted.id
 
 
+def test_a_hint_names_no_event_that_may_be_sent_again(connect: Connect, clock: Clock) -> None:
+    bus, other = connect(max_observations=1_000), connect("other", max_observations=1_000)
+    page = bus.page()
+    page.add_many(filler())
+    wanted = page.add("observation", "x", tags=["wanted"])
+    project(bus)
+    copies = copies_of(bus)
+    other.page().claim(wanted.id, ttl="1h")
+    other.page().add("risk_alert", "job", event_id="job-1")
+    assert page.claim_next(tags="wanted") is None
+    restore(bus, copies)
+    other.page().add("risk_alert", "at the position of the lost claim")
+    other.page().add("risk_alert", "job", event_id="job-1")
+    job = page.claim_next(tags="wanted")
+    assert job is not None
+    assert job.id == wanted.id
+
+
+def test_an_observation_whose_blocker_ended_is_picked_after_a_long_walk(connect: Connect) -> None:
+    page = connect(max_observations=1_000).page()
+    page.add_many(filler())
+    blocker = page.add("reminder", "first")
+    wanted = page.add("risk_alert", "then", tags=["wanted"], blocked_by=[blocker.id])
+    assert page.claim_next(tags="wanted") is None
+    page.resolve(blocker.id)
+    job = page.claim_next(tags="wanted")
+    assert job is not None
+    assert job.id == wanted.id
+
+
+def test_a_hint_is_for_picks_with_the_same_filter(connect: Connect) -> None:
+    page = connect(max_observations=1_000).page()
+    page.add_many(filler())
+    wanted = page.add("observation", "x", tags=["b"])
+    assert page.claim_next(tags="a") is None
+    job = page.claim_next(tags="b")
+    assert job is not None
+    assert job.id == wanted.id
+
+
+def test_what_was_added_after_a_long_walk_is_picked_in_order(connect: Connect) -> None:
+    page = connect(max_observations=1_000).page()
+    page.add_many(filler())
+    assert page.claim_next(tags="wanted") is None
+    added = [page.add("observation", "x", tags=["wanted"]).id for _ in range(12)]
+    picked = []
+    while (job := page.claim_next(tags="wanted", ttl="1h")) is not None:
+        picked.append(job.id)
+    assert picked == added[::-1]
+
+
 def test_a_walk_in_two_calls_rests_on_what_was_there_before_both(embedded_url: str, bus_name: str) -> None:
     with (
         Bus.connect(embedded_url, bus=bus_name, max_observations=10_000, source="test") as bus,
@@ -215,4 +254,17 @@ def test_picks_continue_where_the_one_before_ended(embedded_url: str, bus_name: 
         before = heads_reads(bus)
         page.claim_next(tags="wanted")
         assert heads_reads(bus) - before > 20  # the hint is too old
+        forget(bus)
+
+
+def test_an_expired_observation_makes_no_walk_longer(embedded_url: str, bus_name: str) -> None:
+    with Bus.connect(embedded_url, bus=bus_name, max_observations=10_000, source="test") as bus:
+        page = bus.page()
+        page.add_many(filler(900))
+        expired = page.add("risk_alert", "x", tags=["wanted"], ttl="1ms")
+        eventually(lambda: page.get(expired.id).status == "archived")
+        assert page.claim_next(tags="wanted") is None
+        before = heads_reads(bus)
+        assert page.claim_next(tags="wanted") is None
+        assert heads_reads(bus) - before < 3
         forget(bus)

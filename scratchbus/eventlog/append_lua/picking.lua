@@ -38,8 +38,8 @@ function pick(...) -- see `change` for why it is created on first use
 
   -- A hint says that at an event, and at a time, none of the wanted observations from a score upwards was free, and when
   -- the first of them may be. Only those that have changed since then are examined again. There is no hint if one of
-  -- them was blocked, since an event of another one may free it, or had expired, since the clock may be set back. The
-  -- event must be in the log, with all that the hint rests on before it: a failover may have lost a claim.
+  -- them was blocked, since an event of another one may free it. The event must be in the log, with all that the hint rests
+  -- on before it: a failover may have lost a claim. So its id must be generated: a writer may send one of its own again.
 
   function pick(types, tags, min_priority, below, own, given)
     local since, seen_at, top, until_ms, event_id = match(given, '^([^:]+):(%d+):(%d+):(%d+):(.*)$')
@@ -58,10 +58,7 @@ function pick(...) -- see `change` for why it is created on first use
       priority = tonumber(priority)
       local score = priority * @SPAN@ + tonumber(added)
       if not fits then return false, priority, score end
-      if expires ~= '0' and tonumber(expires) <= now then
-        may_change = true
-        return false, priority, score
-      end
+      if expires ~= '0' and tonumber(expires) <= now then return false, priority, score end
       local blocking, free = blocker(marked)
       if blocking then
         may_change, free = may_change or blocking ~= id, tonumber(free)
@@ -74,7 +71,7 @@ function pick(...) -- see `change` for why it is created on first use
     end
 
     local function hint_from(score)
-      if since and not may_change and (given ~= '' or examined > STEP) then
+      if since and find(event_id, '~%x+%-%x+') and not may_change and (given ~= '' or examined > STEP) then
         hint = since .. ':' .. NOW .. ':' .. int(score) .. ':' .. int(soonest) .. ':' .. event_id
       end
       return hint
