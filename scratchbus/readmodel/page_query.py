@@ -181,7 +181,8 @@ def active(
     """
     if limit is not None:
         check_limit(limit)
-    count, at_once, local_fold = limit or ALL, PART, None
+    count, local_fold = limit or ALL, None
+    at_once = ALL if freshness.stale_ok else PART  # parts do not tell what closed between them without being folded
     keys = log.page(page).keys
     query = partial(query_page, log, page, freshness, "active", earlier=earlier, caches_fold=True)
     while True:

@@ -20,7 +20,7 @@ from tests.clock import Clock
 from tests.contracts.test_cached_reads import Changes
 from tests.engines import ONE, Connect
 from tests.faults.interposing import Around, Send, interposed
-from tests.inspection import keys_of, project
+from tests.inspection import copies_of, keys_of, project, restore
 
 READS = 60
 
@@ -104,8 +104,7 @@ def test_no_call_returns_more_than_a_part(connect: Callable[..., Bus], results: 
     results.clear()
     assert page.active() == listed
     assert page.active(1_700) == listed[:1_700]
-    assert page.active(stale_ok=True) == listed
-    assert [len(result.rows) for result in results] == [800, 800, 400, 800, 800, 100, 800, 800, 400]
+    assert [len(result.rows) for result in results] == [800, 800, 400, 800, 800, 100]
 
 
 def test_a_blocker_in_a_later_part_blocks(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,3 +154,44 @@ def test_a_rebuild_between_two_parts_is_no_problem(
         results.clear()
         assert [each.content for each in page.active()] == [f"{n}" for n in range(8, -1, -1)]
     assert len(results[-1].rows) == 9
+
+
+def test_a_stale_read_shows_the_page_as_it_was_at_one_moment(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+    bus, other = connect(), connect("other")
+    page = bus.page()
+    high = page.add("risk_alert", "high")
+    low = page.add("observation", "low")
+    page.add_many([NewObservation(type="observation", content=f"{n}") for n in range(6)])
+    project(bus)
+
+    def resolve_both() -> None:
+        other.page().resolve(high.id)
+        other.page().resolve(low.id)
+
+    with parts_of(3, monkeypatch), interposed(bus, before_second_call(resolve_both)):
+        found = {each.id for each in page.active(stale_ok=True)}
+    assert (high.id in found) <= (low.id in found)
+
+
+@pytest.mark.damages_the_log
+def test_a_failover_between_two_parts_hides_nothing(
+    connect: Connect, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bus, other = connect(), connect("other")
+    page = bus.page()
+    added = page.add_many([NewObservation(type="observation", content=f"{n}") for n in range(9)])
+    project(bus)
+    copies = copies_of(bus)
+    page.update(added[8].id, content="lost")
+    with parts_of(3, monkeypatch), interposed(bus, before_second_call(lambda: restore(other, copies))):
+        assert [each.content for each in page.active()] == [f"{n}" for n in range(8, -1, -1)]
+
+
+def test_a_whole_read_after_a_limited_one_is_whole(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+    bus = connect()
+    page = bus.page()
+    page.add_many([NewObservation(type="observation", content=f"{n}") for n in range(9)])
+    project(bus)
+    with parts_of(3, monkeypatch):
+        assert len(page.active(3)) == 3
+        assert len(page.active()) == 9
