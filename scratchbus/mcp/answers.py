@@ -171,10 +171,11 @@ def brief(observation: Observation, *, is_listed: bool = False) -> ObservationAn
         "status": observation.status,
         "content": f"{content[: SHORT - 1]}…" if is_cut else content,
         "source": observation.source,
-        **({"age": age_of(created_at)} if is_listed else {"created_at": text_of(created_at)}),
+        **({} if is_listed else {"created_at": text_of(created_at)}),
         "version": observation.version,
     }
     if is_listed:
+        fields_shown["age"] = age_of(created_at)
         if observation.status == "active":
             del fields_shown["status"]
         if observation.version == 1:
