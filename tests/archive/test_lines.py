@@ -126,6 +126,19 @@ def test_lines_are_checked_alike_together_and_alone(bad):
         assert is_erased(text) is (seq == 70)
 
 
+@pytest.mark.parametrize(
+    ("change", "is_event"),
+    [(lambda texts: texts.insert(0, texts.pop(1)), 8), (lambda texts: texts.pop(60), 68),
+     (lambda texts: texts.insert(60, texts[59]), 66)],
+    ids=["swapped", "missing", "doubled"],
+)  # fmt: skip
+def test_a_line_in_the_place_of_another_is_refused(change, is_event):
+    texts = [*encode_entries([entry(*USUAL[1][1::2], seq=seq) for seq in range(7, 127)]).texts]
+    change(texts)
+    with pytest.raises(BadLine, match=f"^it is event {is_event}$"):
+        list(check_lines(texts, 7))
+
+
 IS_RAW = {
     BODY: False,
     b'{"v":"NaN, Infinity \xc3\xa9","deep":' + b"[" * 90 + b"]" * 90 + b"}": False,
