@@ -10,8 +10,9 @@ from contextlib import suppress
 from secrets import token_hex
 from typing import Any
 
+from scratchbus.engine.scans import find_keys
 from scratchbus.engine.scripts import Command, Key, lua_script, packed
-from scratchbus.engine.steps import Step, ask, batches, find_keys
+from scratchbus.engine.steps import Step, ask, batches
 from scratchbus.errors import Conflict, NotEmpty, ScratchbusError
 from scratchbus.eventlog.keys import ShardKeys
 from scratchbus.eventlog.layouts import LUA

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from scratchbus.domain.position import Position
+from scratchbus.engine.scans import scan_hash
 from scratchbus.engine.scripts import Key, lua_script
-from scratchbus.engine.steps import Step, ask, batches, scan_hash
+from scratchbus.engine.steps import Step, ask, batches
 from scratchbus.errors import ArchiveBusy, ArchiveDamaged, LogRewound
 from scratchbus.eventlog.checkpoint import checkpoint_key, read_checkpoint
 from scratchbus.eventlog.keys import PageKeys, ShardKeys

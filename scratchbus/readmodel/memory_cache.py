@@ -18,7 +18,8 @@ from scratchbus.domain.document import Document
 from scratchbus.domain.event import Event
 from scratchbus.domain.position import Position
 from scratchbus.engine.at_fork import reset_in_forks
-from scratchbus.engine.steps import Fetch, Step, ask_all, run_id, scan_hash
+from scratchbus.engine.scans import run_id, scan_hash
+from scratchbus.engine.steps import Fetch, Step, ask_all
 from scratchbus.errors import IndexFailed, LogGap, LogRewound, PositionLost
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key, read_checkpoint

@@ -8,8 +8,9 @@ from secrets import token_hex
 from typing import Any, NamedTuple
 
 from scratchbus.domain.position import Position
+from scratchbus.engine.scans import find_keys
 from scratchbus.engine.scripts import Key, lua_script
-from scratchbus.engine.steps import Call, Interrupted, Pause, Step, ask, batches, find_keys
+from scratchbus.engine.steps import Call, Interrupted, Pause, Step, ask, batches
 from scratchbus.errors import RebuildHeld
 from scratchbus.eventlog.checkpoint import checkpoint_key
 from scratchbus.eventlog.keys import ShardKeys

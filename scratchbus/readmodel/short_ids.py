@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable
 
 from scratchbus.domain.values import check_id
-from scratchbus.engine.steps import Step, ask, run_id, scan
+from scratchbus.engine.scans import run_id, scan
+from scratchbus.engine.steps import Step, ask
 from scratchbus.errors import InvalidId, NotFound, shown
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import read_checkpoint

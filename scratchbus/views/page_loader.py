@@ -9,7 +9,8 @@ from functools import partial
 from operator import attrgetter
 
 from scratchbus.domain.events import AnyEvent
-from scratchbus.engine.steps import Step, ask_all, run_id, scan_hash
+from scratchbus.engine.scans import run_id, scan_hash
+from scratchbus.engine.steps import Step, ask_all
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key, read_checkpoint
 from scratchbus.eventlog.codec import Poison

@@ -13,7 +13,8 @@ import pytest
 from scratchbus import AsyncBus, Bus, NewObservation, Observation
 from scratchbus.commands import add as adding
 from scratchbus.domain.position import START
-from scratchbus.engine.steps import Call, Collect, Interrupted, Send, Sent, Step, scan_hash
+from scratchbus.engine.scans import scan_hash
+from scratchbus.engine.steps import Call, Collect, Interrupted, Send, Sent, Step
 from scratchbus.errors import BusClosed, EngineUnreachable, LogRewound
 from scratchbus.eventlog.cursor import cursors
 from scratchbus.eventlog.raw_entries import entry_position

@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from scratchbus.engine.steps import Fetch, Step, ask, ask_all, batches, find_keys
+from scratchbus.engine.scans import find_keys
+from scratchbus.engine.steps import Fetch, Step, ask, ask_all, batches
 from scratchbus.errors import ArchiveDamaged, ArchiveForeign, LogRewound
 from scratchbus.eventlog.archive_protocol import LogArchive
 from scratchbus.eventlog.below_floor import read_floor
