@@ -183,11 +183,9 @@ def decide(
     start = start_of(now, value_of) if "not_before" in arguments or "every" in arguments else None
     ttl, expires_at = _lifetime(now, settings, kind, value_of("ttl"), value_of("expires_at"))
     if start is not None:
-        expires_at = end_after(start, now, ttl, expires_at, recurs="every" in arguments)
-        ttl = None
-    status = value_of("status", kind.initial_status)
+        ttl, expires_at = None, end_after(start, now, ttl, expires_at, recurs="every" in arguments)
+    status, fence, argument = value_of("status", kind.initial_status), value_of("fence"), ""
     due = start or (settle(value_of("remind_at")) if "remind_at" in arguments else None)
-    fence, argument = value_of("fence"), ""
     _check_values(settings, kind, status, value_of)
     status_class = lifecycle.statuses[status]
     fields = {"by": by or source, **cause_fields}  # the body, without default values, even if the caller gave them
@@ -202,15 +200,14 @@ def decide(
         fields["source"] = source
     if kind.default_owner is not None:
         fields.setdefault("owner", kind.default_owner)
-    times = value_of("times", 1)
     if status != _STATUS:
         fields["status"] = status
     if status_class != _STATUS_CLASS:
         fields["status_class"] = status_class
     if kind.priority != _PRIORITY:
         fields["priority"] = kind.priority
-    if times != 1:
-        fields["times"] = times
+    if value_of("times", 1) != 1:
+        fields["times"] = arguments["times"]
     if ttl is not None:
         fields["ttl"] = ttl
     elif expires_at is not None:
