@@ -183,7 +183,8 @@ def decide(
     start = start_of(now, value_of) if "not_before" in arguments or "every" in arguments else None
     ttl, expires_at = _lifetime(now, settings, kind, value_of("ttl"), value_of("expires_at"))
     if start is not None:
-        ttl, expires_at = None, end_after(start, now, ttl, expires_at, recurs="every" in arguments)
+        expires_at = end_after(start, now, ttl, expires_at, recurs="every" in arguments)
+        ttl = None
     status, fence, argument = value_of("status", kind.initial_status), value_of("fence"), ""
     due = start or (settle(value_of("remind_at")) if "remind_at" in arguments else None)
     _check_values(settings, kind, status, value_of)
