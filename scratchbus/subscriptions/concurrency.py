@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from inspect import iscoroutinefunction
+from inspect import iscoroutine, iscoroutinefunction
 
 from scratchbus.errors import InvalidInput, shown
 
@@ -25,6 +25,13 @@ def check_handler(handler: object) -> None:
     if iscoroutinefunction(handler) or iscoroutinefunction(its_call):  # its event would be acked, and it never run
         name = getattr(handler, "__name__", type(handler).__name__)
         raise InvalidInput(f"handler {name!r} is a coroutine function, which this bus cannot run; write def")
+
+
+def check_reply(reply: object) -> None:
+    """Raise InvalidInput if a handler returned a coroutine: its event would be acked, and it never run."""
+    if iscoroutine(reply):
+        reply.close()
+        raise InvalidInput("the handler returned a coroutine, which this bus cannot run; call a plain function")
 
 
 def run_together(workers: Sequence[Worker], halt: Worker) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 # blocking only:
 # from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-# from inspect import iscoroutinefunction
+# from inspect import iscoroutine, iscoroutinefunction
 # end
 from scratchbus.errors import InvalidInput, shown
 
@@ -31,6 +31,15 @@ def check_handler(handler: object) -> None:
     #     name = getattr(handler, "__name__", type(handler).__name__)
     #     raise InvalidInput(f"handler {name!r} is a coroutine function, which this bus cannot run; write def")
     # end
+
+
+# blocking only:
+# def check_reply(reply: object) -> None:
+#     """Raise InvalidInput if a handler returned a coroutine: its event would be acked, and it never run."""
+#     if iscoroutine(reply):
+#         reply.close()
+#         raise InvalidInput("the handler returned a coroutine, which this bus cannot run; call a plain function")
+# end
 
 
 async def run_together(workers: Sequence[Worker], halt: Worker) -> None:

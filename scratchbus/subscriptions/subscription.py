@@ -16,7 +16,7 @@ from scratchbus.domain.values import Duration, check_whole
 from scratchbus.errors import ArchiveUnavailable, LeaseLost, LogError, ScratchbusError
 from scratchbus.eventlog.reader import Stop, check_stop
 from scratchbus.readmodel.scope import Host
-from scratchbus.subscriptions.concurrency import MAX_AT_ONCE, check_handler, run_together
+from scratchbus.subscriptions.concurrency import MAX_AT_ONCE, check_handler, check_reply, run_together
 from scratchbus.subscriptions.consumer import TRANSIENT_ERRORS, Consumer
 from scratchbus.subscriptions.delivery_state import CONSUMER_ERRORS, OUT, DeliveryState, reason_of
 from scratchbus.subscriptions.event_filters import Filters
@@ -124,7 +124,7 @@ class Subscription:
                     except StopIteration:
                         return
                 with delivery:
-                    handler(delivery.event)
+                    check_reply(handler(delivery.event))
 
         at_once = check_whole("concurrency", concurrency, maximum=MAX_AT_ONCE)
         run_together([work] * at_once, self.close)

@@ -15,6 +15,10 @@ from scratchbus.errors import ArchiveUnavailable, LeaseLost, LogError, Scratchbu
 from scratchbus.eventlog.reader import Stop, check_stop
 from scratchbus.readmodel.scope import AsyncHost
 from scratchbus.subscriptions.concurrency_async import MAX_AT_ONCE, check_handler, run_together
+
+# blocking only:
+# from scratchbus.subscriptions.concurrency_async import check_reply
+# end
 from scratchbus.subscriptions.consumer import TRANSIENT_ERRORS, Consumer
 from scratchbus.subscriptions.delivery_state import CONSUMER_ERRORS, OUT, DeliveryState, reason_of
 from scratchbus.subscriptions.event_filters import Filters
@@ -129,7 +133,12 @@ class AsyncSubscription:
                     except StopAsyncIteration:
                         return
                 async with delivery:
+                    # asyncio only:
                     await handler(delivery.event)
+                    # end
+                    # blocking only:
+                    # check_reply(handler(delivery.event))
+                    # end
 
         at_once = check_whole("concurrency", concurrency, maximum=MAX_AT_ONCE)
         await run_together([work] * at_once, self.close)

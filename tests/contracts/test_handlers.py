@@ -146,6 +146,16 @@ def test_bad_declarations_are_refused(bus: Bus):
             source.run(print, concurrency=0)
 
 
+def test_event_of_a_handler_that_returns_a_coroutine_is_not_acked(bus: Bus, page: Page):
+    async def later(event: AnyEvent) -> None: ...
+
+    page.add("observation", "one")
+    with bus.subscribe("s", max_attempts=1) as deliveries, running(partial(deliveries.run, lambda event: later(event))):
+        eventually(lambda: bool(bus.dead_letters("s")))
+    (letter,) = bus.dead_letters("s")
+    assert letter.reason.startswith("InvalidInput: the handler returned a coroutine, which this bus cannot run")
+
+
 def test_what_is_no_handler_is_refused_before_an_event_is_lost(bus: Bus):
     async def later(given: object) -> None: ...
 
