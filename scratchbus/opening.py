@@ -140,7 +140,7 @@ def _check(opened: Opened, shards: Iterable[int]) -> Step[dict[str, str]]:
     about: dict[str, str] = {}
     found: dict[str, None] = {}
     for shard in shards:
-        about = yield from connect.check_engine(opened.target.where, opened.core.settings.ack, shard)
+        about = yield from connect.check_engine(opened.target, opened.core.settings.ack, shard)
         found |= dict.fromkeys(connect.risks(about, opened.core.log.replicas))
         yield from connect.load_reading_scripts(shard)
     for risk in found:

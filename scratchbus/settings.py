@@ -293,6 +293,7 @@ def _reason(name: str, value: Any, problem: Mapping[str, Any]) -> str:
     if cause is not None:
         return f"{shown(value)} is not valid here; {cause}"
     wanted = "should be a path" if problem["type"] == "path_type" else problem["msg"].removeprefix("Input ")
+    wanted = wanted.partition(", unable to ")[0]
     return f"{shown(value)} is not valid here; it {wanted}"
 
 

@@ -226,19 +226,22 @@ def load_reading_scripts(shard: int) -> Step[None]:
         return
 
 
-def check_engine(where: str, ack: str, shard: int) -> Step[dict[str, str]]:
+def check_engine(target: Target, ack: str, shard: int) -> Step[dict[str, str]]:
     """Check the server of a shard and return its INFO, as far as this user may read it.
 
     Raises EngineTooOld, or EngineMisconfigured if it does not support this `ack`.
     """
-    info = yield from _read_checked_info(where, shard)
+    info = yield from _read_checked_info(target.where, shard)
     if ack == "fsync":
         row = yield from ask(shard, "CONFIG", "GET", "appendfsync", "appendonly")
         found = {row[at].decode(): row[at + 1].decode() for at in range(0, len(row), 2)}
         if found != {"appendfsync": "always", "appendonly": "yes"}:
+            advice = "set `appendonly yes` and `appendfsync always` on the server"
+            if target.directory is not None:
+                advice = "stop it with `scratchbus stop`, and set SCRATCHBUS_APPENDFSYNC=always before it starts again"
             raise EngineMisconfigured(
-                f"ack=fsync: {where} has appendonly {found.get('appendonly')} and appendfsync"
-                f" {found.get('appendfsync')}; set `appendonly yes` and `appendfsync always` on the server"
+                f"ack=fsync: {target.where} has appendonly {found.get('appendonly')} and appendfsync"
+                f" {found.get('appendfsync')}; {advice}"
             )
     return info
 

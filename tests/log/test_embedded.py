@@ -11,9 +11,10 @@ from unittest.mock import Mock
 
 import pytest
 
+from scratchbus import Bus
 from scratchbus.engine.embedded import directory as engine_directory
 from scratchbus.engine.embedded.server import default_directory, ensure_running, find_running, stop
-from scratchbus.errors import EngineUnreachable, SettingsError
+from scratchbus.errors import EngineMisconfigured, EngineUnreachable, SettingsError
 from tests.log.engine_processes import client, edit_record, is_alive, kill
 from tests.waiting import eventually
 
@@ -89,6 +90,13 @@ def test_a_running_server_keeps_its_appendfsync(directory):
     engine = ensure_running(directory, appendfsync="always")
     assert engine.appendfsync == "always"
     assert ensure_running(directory, appendfsync="everysec") == engine
+
+
+def test_ack_fsync_names_the_setting_of_the_embedded_engine(directory):
+    with pytest.raises(EngineMisconfigured, match="scratchbus stop`, and set SCRATCHBUS_APPENDFSYNC=always"):
+        Bus.connect(f"embedded:{directory}", ack="fsync")
+    assert stop(directory)
+    Bus.connect(f"embedded:{directory}", ack="fsync", appendfsync="always").close()
 
 
 def test_an_unknown_appendfsync_is_refused(directory):
