@@ -159,7 +159,7 @@ class ExpectedState:
             report("gap", str(position), f"{lost} missing before it, behind {self.at}")
             self.gaps[position.stream_id] = missing
         elif position.ms < self.at.ms:
-            report("order", str(position), f"its time is before that of {self.at}")
+            report("order", str(position), f"has a time before that of {self.at}")
         last_index, total = self.batch
         is_next = batch == (last_index + 1, total) if last_index < total else batch[0] == 1 <= batch[1]
         if position.seq == self.at.seq + 1 and not is_next:
