@@ -110,7 +110,9 @@ def read_hosts(url: str) -> ManyHosts:
 def _not_a_url(url: str, error: Exception) -> InvalidURL:
     shown = without_password(url)
     reason = str(error).rpartition("got an ")[2]  # for an unknown option, without the name of redis-py's function
-    detail = f": {reason}" if shown == url else ""  # the reason may quote part of the password
+    option = reason.partition("keyword argument '")[2].partition("'")[0]
+    is_safe = shown == url or (option != "" and f"{option}=" in shown)  # the reason may quote part of the password
+    detail = f": {reason}" if is_safe else ""
     return InvalidURL(f"{shown!r} is not an engine URL{detail}; write one of: {SCHEMES}")
 
 

@@ -194,9 +194,19 @@ async def test_tls_to_a_plain_port_is_explained(tls_servers: TlsServers) -> None
         await AsyncBus.connect(url, socket_timeout="100ms")
 
 
-def test_a_wrong_option_is_named_if_the_url_has_no_password() -> None:
-    with pytest.raises(InvalidURL, match="unexpected keyword argument 'ssl_ca_cert'"):
-        Bus.connect("rediss://127.0.0.1:1?ssl_ca_cert=ca.pem")
+@pytest.mark.parametrize("login", ["", f"me:{SECRET}@"])
+def test_a_wrong_option_is_named(login: str) -> None:
+    with pytest.raises(InvalidURL, match="unexpected keyword argument 'ssl_ca_cert'") as caught:
+        Bus.connect(f"rediss://{login}127.0.0.1:1?ssl_ca_cert=ca.pem")
+    assert SECRET not in str(caught.value)
+
+
+def test_the_reason_is_hidden_if_it_may_quote_the_password() -> None:
+    with pytest.raises(InvalidURL, match=r"^'redis://me:\*\*\*@127.0.0.1' is not an engine URL; write"):
+        Bus.connect("redis://me:part?s3cr3t=1@127.0.0.1")
+
+
+def test_a_wrong_value_is_named_if_the_url_has_no_password() -> None:
     with pytest.raises(InvalidURL, match="maybe"):
         Bus.connect("rediss://127.0.0.1:1?ssl_cert_reqs=maybe")
 
