@@ -51,6 +51,17 @@ def test_any_key_of_the_wrong_type_is_found(bus: Bus, page: Page) -> None:
     assert tried > {"log", "tail", "origin", "pages", "heads", "open", "keys", "ids", "erased", "checkpoint", "p1"}
 
 
+def test_a_shard_that_the_bus_does_not_have_is_found(bus: Bus, page: Page) -> None:
+    page.add("observation", "one")
+    keys = keys_of(bus)
+    other = f"{{{keys.bus}:{bus.core.log.shards}}}:"
+    send(bus, "SET", f"{other}log", "x")
+    send(bus, "SET", f"{other}tail", "x")
+    what = f"is no shard of this bus, whose number of shards is {bus.core.log.shards}"
+    what += f"; if that is wrong, restore {bus.core.log.keys(0).meta} from a backup"
+    assert bus.verify().findings == [Finding("unknown", f"{other}*", what)]
+
+
 def test_a_floor_that_cannot_be_read_is_found(bus: Bus, page: Page) -> None:
     page.add("observation", "one")
     send(bus, "SET", keys_of(bus).floor, "garbage")

@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from scratchbus.engine.scans import find_keys
 from scratchbus.engine.steps import Step, ask, ask_all, batches
 from scratchbus.errors import InvalidInput, shown
 from scratchbus.eventlog.below_floor import Floor
+from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import checkpoint_key
+from scratchbus.eventlog.raw_entries import texts_of
 from scratchbus.readmodel.verify.findings import Verified
 from scratchbus.readmodel.verify.stored import StoredKeys
 
@@ -71,6 +74,20 @@ def check_essential(wanted: StoredKeys, verified: Verified) -> Step[bool]:
         except InvalidInput:
             verified.add("floor", keys.floor, f"cannot be read: {shown(row)}")
     return verified.count == before
+
+
+def check_other_shards(log: Log, verified: Verified) -> Step[None]:
+    """Report keys of shards that the bus does not have, on the server of shard 0.
+
+    If the number of shards was lost, the next client stores the default, and all other shards seem empty.
+    """
+    keys = log.keys(0)
+    known = {log.keys(shard).tag for shard in range(log.shards)}
+    found = texts_of((yield from find_keys(0, match=f"{{{keys.bus}:*")))
+    tags = {tag + mark for tag, mark, _ in (key.partition("}:") for key in found)}
+    for tag in sorted(tags - known):
+        what = f"is no shard of this bus, whose number of shards is {log.shards}"
+        verified.add("unknown", f"{tag}*", f"{what}; if that is wrong, restore {keys.meta} from a backup")
 
 
 def recognise(wanted: StoredKeys, verified: Verified, name: str) -> None:

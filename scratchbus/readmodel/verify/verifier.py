@@ -27,7 +27,7 @@ from scratchbus.readmodel.rebuild import Progress
 from scratchbus.readmodel.scope import Core
 from scratchbus.readmodel.verify.ends import EndsCheck
 from scratchbus.readmodel.verify.findings import Verified
-from scratchbus.readmodel.verify.key_names import check_essential, check_types, is_day, recognise
+from scratchbus.readmodel.verify.key_names import check_essential, check_other_shards, check_types, is_day, recognise
 from scratchbus.readmodel.verify.paged_out import PagedOutCheck
 from scratchbus.readmodel.verify.probe import Moved, Probe, stored_end
 from scratchbus.readmodel.verify.stored import StoredKey, StoredKeys
@@ -53,6 +53,7 @@ def verify(core: Core, progress: Progress | None = None) -> Step[Verified]:
         if progress is not None:
             progress(done.total(), max(total, done.total()))
 
+    yield from check_other_shards(log, verified)
     for shard in range(log.shards):
         while True:
             found = Verified()
