@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar, Self
@@ -17,6 +18,9 @@ try:
     from obstore.store import from_url
 except ImportError:  # an optional dependency
     raise SettingsError("archive_url: an object store needs obstore: pip install 'scratchbus[archive]'") from None
+
+_LOGIN = re.compile(r"://[^/\s]*@")
+"""The user and password in the URL of an endpoint, which obstore quotes."""
 
 
 class ObjectStore:
@@ -123,4 +127,5 @@ class ObjectStore:
 
 
 def _first_line(problem: Exception) -> str:
-    return str(problem).strip().partition("\n")[0].rstrip(".:") or type(problem).__name__
+    line = str(problem).strip().partition("\n")[0].rstrip(".:")
+    return _LOGIN.sub("://***@", line) or type(problem).__name__

@@ -100,10 +100,11 @@ def test_an_unusable_directory_is_an_error(tmp_path: Path):
         store.get("a/one")
 
 
-def test_the_error_of_an_unreachable_store_hides_its_key(monkeypatch):
+@pytest.mark.parametrize("login", ["", "KEY:s3cr3t@", "KEY:s3cr3t%2540x@"])
+def test_the_error_of_an_unreachable_store_hides_its_key(login: str, monkeypatch):
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)
-    url = "s3://KEY:s3cr3t@bucket/some/prefix?endpoint=http://127.0.0.1:1&region=here"
+    url = f"s3://KEY:s3cr3t@bucket/some/prefix?endpoint=http://{login}127.0.0.1:1&region=here"
     store = ObjectStore.at(url, retries=0)
     assert store.where == "s3://bucket/some/prefix"
     for act in (lambda: store.get("a"), lambda: store.put_new("a", b"1"), lambda: store.list("a/")):
