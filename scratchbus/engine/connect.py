@@ -212,6 +212,8 @@ def risks(info: Mapping[str, str], replicas: int) -> list[str]:
         found.append(f"it evicts events when its memory is full ({policy}); set `maxmemory-policy noeviction`")
     if info.get("aof_enabled") == "0":
         found.append("it loses events when it is restarted; set `appendonly yes`")
+    if info.get("aof_last_write_status") == "err":
+        found.append("its append-only file lacks the last writes, which a crash would lose; free space on its disk")
     connected = int(info.get("connected_slaves", replicas))
     if connected < replicas:
         found.append(f"it has {connected} replicas, not {replicas}: every write raises NotReplicated until they are up")

@@ -14,7 +14,7 @@ import pytest
 from scratchbus import Bus
 from scratchbus.engine.embedded import directory as engine_directory
 from scratchbus.engine.embedded.server import default_directory, ensure_running, find_running, stop
-from scratchbus.errors import EngineMisconfigured, EngineUnreachable, SettingsError
+from scratchbus.errors import EngineMisconfigured, EngineReadOnly, EngineUnreachable, SettingsError
 from tests.log.engine_processes import client, edit_record, is_alive, kill
 from tests.waiting import eventually
 
@@ -30,6 +30,7 @@ print(ensure_running(Path(sys.argv[1])).pid, flush=True)
 LOCK_HOLDER = """\
 import sys
 from pathlib import Path
+from scratchbus import Bus
 from scratchbus.engine.embedded import directory as engine_directory
 engine_directory.try_lock(Path(sys.argv[1]) / engine_directory.START_LOCK)
 print("here", flush=True)
@@ -246,6 +247,24 @@ def test_stop_loses_nothing(directory):
     stop(directory)
     with client(ensure_running(directory)) as redis:
         assert redis.get("key") == "value"
+
+
+def test_an_engine_that_cannot_write_to_its_disk_is_not_stopped(directory):
+    engine = ensure_running(directory)
+    (directory / "appendonlydir" / "appendonly.aof.2.incr.aof").symlink_to("/dev/full")
+    with Bus.connect(f"embedded:{directory}") as bus, client(engine) as redis:
+        assert bus.status().risks == []
+        redis.execute_command("BGREWRITEAOF")  # continues in the next file
+        eventually(lambda: redis.info("persistence")["aof_rewrite_in_progress"] == 0)
+        redis.set("key", "value")
+        eventually(lambda: redis.info("persistence")["aof_last_write_status"] == "err")
+        with pytest.raises(EngineReadOnly, match=f"process {engine.pid} .* was not stopped.*; free disk space"):
+            stop(directory)
+        assert redis.get("key") == "value"
+        assert find_running(directory) == engine
+        (risk,) = bus.status().risks
+        assert risk == "its append-only file lacks the last writes, which a crash would lose; free space on its disk"
+    kill(engine)
 
 
 def test_a_start_during_a_stop_gets_a_new_server(directory):

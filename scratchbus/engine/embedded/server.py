@@ -20,7 +20,15 @@ import hiredis
 
 from scratchbus.engine.embedded import directory as files
 from scratchbus.engine.embedded.socket import check_peer, check_socket
-from scratchbus.errors import EngineLoading, EngineNotStarted, EngineUnreachable, InvalidURL, SettingsError, shown
+from scratchbus.errors import (
+    EngineLoading,
+    EngineNotStarted,
+    EngineReadOnly,
+    EngineUnreachable,
+    InvalidURL,
+    SettingsError,
+    shown,
+)
 
 _REPLY_TIMEOUT = 5.0  # seconds within which a running server must reply
 _FSYNC_CHOICES = ("always", "everysec", "no")
@@ -121,7 +129,8 @@ def stop(directory: Path | str, timeout: float = 10.0) -> bool:
     """Stop the directory's engine and wait until its process is gone; return False if none ran. No data is lost.
 
     It stays down until it is started explicitly; its current clients do not restart it. Raises EngineUnreachable if
-    it is still running after `timeout` seconds.
+    it is still running after `timeout` seconds, and EngineReadOnly, without stopping it, if its disk lacks the last
+    writes because it is full.
     """
     directory = _absolute(directory)
     deadline = time.monotonic() + timeout
@@ -130,6 +139,7 @@ def stop(directory: Path | str, timeout: float = 10.0) -> bool:
             return False
         check_socket(files.socket_of(directory), directory)
         with files.start_lock(directory, deadline):
+            _check_disk(directory, deadline)
             (directory / files.STOPPED).touch(mode=0o600)
             return _end(directory, deadline)
 
@@ -173,6 +183,16 @@ def _record(engine: EmbeddedEngine) -> None:
     socket_path = files.SOCKET if engine.socket.parent == engine.directory else str(engine.socket)
     now = datetime.now(UTC).isoformat(timespec="seconds")
     files.write_record(engine.directory, files.Record(engine.engine, engine.version, socket_path, engine.pid, now))
+
+
+def _check_disk(directory: Path, deadline: float) -> None:
+    """Raise EngineReadOnly if the server cannot write to its log; if it ended, its last writes would be lost."""
+    replies = _converse(directory, files.socket_of(directory), b"INFO persistence\r\n", 1, deadline)
+    if replies and isinstance(replies[0], bytes) and b"aof_last_write_status:err" in replies[0]:
+        raise EngineReadOnly(
+            f"{_holder(directory)} cannot write to its disk, and was not stopped, since that would lose its last"
+            f" writes; free disk space and try again, or kill it (its log: {directory / files.LOG})"
+        )
 
 
 def _end(directory: Path, deadline: float) -> bool:
