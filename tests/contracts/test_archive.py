@@ -1027,6 +1027,9 @@ def test_a_restored_bus_goes_on_with_the_segments_that_it_shares(connect, bus, d
     for key, content in saved.items():
         send(bus, "RESTORE", key, 0, content)
     fill(connect(archive_url=directory, retain="1ms", retain_events=5, archive_segment=4))
+    (found,) = connect(archive_url=directory).verify().findings
+    assert found.kind == "archive"
+    assert found.what.endswith("restored from an older backup; `scratchbus log-archive run` says what to do")
     with pytest.raises(ArchiveForeign, match=r"delete end\.json and the files numbered above") as refused:
         archive(connect(archive_url=directory, retain="1ms", retain_events=5, archive_segment=4))
     copy = shutil.copytree(directory, directory.with_name("copy"))

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from scratchbus.domain.position import Position
 from scratchbus.engine.scans import find_keys
 from scratchbus.engine.steps import Fetch, Step, ask, ask_all, batches
 from scratchbus.errors import ArchiveDamaged, ArchiveForeign, LogRewound
@@ -138,6 +139,19 @@ class _Shard:
                 if not (fault.is_leftover and (is_at_work or (yield from self._is_archiver_at_work()))):
                     self._verified.add("archive", fault.where, fault.what)
             self._report("archive", step.events)
+        yield from self._check_archive_end(archive, floor.origin)
+
+    def _check_archive_end(self, archive: LogArchive, origin: str) -> Step[None]:
+        """Check that the log had the last archived event."""
+        try:
+            end: Position = yield Fetch(partial(archive.last_until, self._shard, origin, 2**64))
+        except (ArchiveDamaged, ArchiveForeign):
+            return  # found already
+        found = yield from ask(self._shard, "XRANGE", self._keys.log, end.stream_id, end.stream_id)
+        floor = yield from read_floor(self._log, self._shard)  # afterwards: an archiver raises it before it trims
+        if end.seq > floor.position.seq and not found and (yield from not_erased(self._keys, [end])):
+            what = f"is beyond the log, which does not have event {end}: it was rewound, or restored from an older"
+            self._verified.add("archive", archive.where, f"{what} backup; `scratchbus log-archive run` says what to do")
 
     def _is_archiver_at_work(self) -> Step[bool]:
         """Return whether an archiver or eraser is at work, which names its files last, and removes erased events."""
