@@ -16,6 +16,7 @@ from scratchbus.engine.steps import Step, ask, batches
 from scratchbus.errors import TypeInUse
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.keys import SYSTEM_PAGE
+from scratchbus.eventlog.lag import read_clock
 from scratchbus.eventlog.layouts import Head
 from scratchbus.eventlog.tail_readers import AsyncFeeds, Feeds
 from scratchbus.readmodel.freshness import Freshness
@@ -185,13 +186,15 @@ def push_registry(core: Core, registry: Registry, event_id: str | None, expected
 
 
 def count_open(log: Log, type_name: str) -> Step[int]:
-    """Count the open observations of a type on all pages."""
+    """Count the open observations of a type on all pages, without those that have expired."""
     count = 0
     for shard in range(log.shards):
         keys = log.keys(shard)
+        now = yield from read_clock(shard)
         for page in (yield from page_names(keys)):
             ids = yield from ask(shard, "ZRANGE", keys.open(page), 0, -1)
             for batch in batches(ids, 1_000):
                 rows = yield from ask(shard, "HMGET", keys.heads(page), *batch)
-                count += sum(head is not None and head.type == type_name for head in map(Head.readable, rows))
+                heads = filter(None, map(Head.readable, rows))
+                count += sum(head.type == type_name and not 0 < head.expires <= now for head in heads)
     return count

@@ -7,7 +7,9 @@ import pytest
 from scratchbus.domain.registry_yaml import parse_registry
 from scratchbus.errors import InvalidField, RegistryError, TypeInUse, UnknownType, VersionConflict
 from scratchbus.readmodel import registry_files, scope
+from scratchbus.scheduling.expiry import sweep
 from tests.inspection import log_length, send
+from tests.waiting import eventually
 
 ONE = "types:\n  build_failed:\n    priority: 80\n"
 TWO = ONE + "  build_passed: {}\n"
@@ -125,6 +127,16 @@ def test_a_type_in_use_cannot_be_removed(bus, push):
     bus.page("somewhere").resolve(story.id)
     assert push(bus, ONE) is True
     assert bus.page("somewhere").archive(story.id).status == "archived"
+
+
+def test_a_type_of_expired_observations_can_be_removed_before_they_are_swept(bus, push):
+    push(bus, TWO)
+    page = bus.page()
+    story = page.add("build_passed", "x", ttl="1ms")
+    eventually(lambda: not page.active())
+    assert push(bus, ONE) is True
+    assert bus.converse(sweep(bus.core)) == 1
+    assert page.get(story.id).reason_code == "expired"
 
 
 def test_clearing_asks_once_for_a_type_that_was_removed(bus, push, monkeypatch):
