@@ -179,7 +179,7 @@ def seq_on_page(log: Log, page: str, after: Observation | Position) -> int:
                 f"after: {after.id} is on page {after.page!r}, not {page!r}; pass the last item of this page"
             )
         return after.added_seq
-    if after.shard != log.shard(page):
+    if after.checked().shard != log.shard(page):
         raise InvalidPosition(
             f"after: {shown(str(after))} is not on shard {log.shard(page)}, which has page {page!r};"
             " pass the last item of this page"

@@ -36,6 +36,12 @@ class Position(NamedTuple):
         shard, ms, seq = match.groups()
         return cls(int(ms), int(seq), int(shard or 0))
 
+    def checked(self) -> Position:
+        """Return it. Raises InvalidPosition if no log can have it, such as one with a float."""
+        if _TEXT.fullmatch(str(self)) is None or Position.parse(str(self)) != self:
+            raise InvalidPosition(f"{shown(self)} is not a position; its parts are whole numbers of up to 15 digits")
+        return self
+
     @classmethod
     def before(cls, at: datetime) -> Position:
         """Return the position before all events at or after a time, on shard 0; a naive time counts as UTC."""

@@ -63,7 +63,9 @@ class Cursor:
 
 
 def check_shards(log: Log, position: Position | BusPosition) -> None:
-    """Raise InvalidPosition for a position of a bus with other shards."""
+    """Raise InvalidPosition for a position that no log can have, or of a bus with other shards."""
+    for each in position.shards if isinstance(position, BusPosition) else (position,):
+        each.checked()
     if isinstance(position, BusPosition):
         if len(position.shards) != log.shards:
             raise InvalidPosition(

@@ -159,7 +159,7 @@ class ViewReads:
         position = point.position if isinstance(point, Observation) else point
         if not isinstance(position, Position):
             raise InvalidPosition(f"{shown(point)} is not a position; pass that of an event, or what a write returned")
-        if position.shard != shard:
+        if position.checked().shard != shard:
             raise InvalidPosition(f"{str(position)!r} is not on shard {shard}, where page {self.page!r} is")
         return position
 
