@@ -286,14 +286,21 @@ def _at_home(path: str | Path, where: str) -> Path:
         raise SettingsError(f"{where}: {shown(str(path))} has no known home directory; write the whole path") from None
 
 
+_WANTED = {
+    "path_type": "should be a path",
+    "bool_parsing": "should be a valid boolean, true or false",
+    "int_parsing": "should be a valid integer, such as 200",
+}
+"""What values should be, by the type of pydantic's error, where its message does not say how to write one."""
+
+
 def _reason(name: str, value: Any, problem: Mapping[str, Any]) -> str:
     cause = problem.get("ctx", {}).get("error")
     if isinstance(cause, InvalidInput):
         return str(cause).removeprefix(f"{name}: ")
     if cause is not None:
         return f"{shown(value)} is not valid here; {cause}"
-    wanted = "should be a path" if problem["type"] == "path_type" else problem["msg"].removeprefix("Input ")
-    wanted = wanted.partition(", unable to ")[0]
+    wanted = _WANTED.get(problem["type"]) or problem["msg"].removeprefix("Input ").partition(", unable to ")[0]
     return f"{shown(value)} is not valid here; it {wanted}"
 
 

@@ -170,7 +170,7 @@ def test_a_password_in_the_url_is_not_shown():
 @pytest.mark.parametrize(
     ("name", "value", "says"),
     [
-        ("max_observations", "many", "'many' is not valid here; it should be a valid integer"),
+        ("max_observations", "many", "'many' is not valid here; it should be a valid integer, such as 200"),
         ("max_observations", "0", "greater than or equal to 1"),
         ("max_content", "65537", "less than or equal to 65536"),
         ("shards", "0", "greater than or equal to 1"),
@@ -179,7 +179,11 @@ def test_a_password_in_the_url_is_not_shown():
         ("appendfsync", "no", "'everysec' or 'always'"),
         ("bus", "a b", "'a b' is not a bus name"),
         ("source", "-", "'-' is not a valid source"),
-        ("auto_archive_resolved", "perhaps", "valid boolean"),
+        (
+            "auto_archive_resolved",
+            "perhaps",
+            "'perhaps' is not valid here; it should be a valid boolean, true or false",
+        ),
         ("default_expiration", "soon", "'soon' is not valid here; use a positive duration"),
         ("default_expiration", "0", "use a positive duration"),
         ("sweep_interval", "never", "use a positive, finite duration"),

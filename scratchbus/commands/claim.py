@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from typing import Annotated, Any, NamedTuple, cast
 
 from scratchbus.commands.execution import Actor, Command, Occasion
@@ -19,7 +20,7 @@ from scratchbus.domain.position import START
 from scratchbus.domain.registry import ObservationType
 from scratchbus.domain.values import Duration, check_source, duration_ms, moment
 from scratchbus.engine.steps import Abandoned, Step
-from scratchbus.errors import EventIdReused, InvalidTTL
+from scratchbus.errors import EventIdReused, InvalidTTL, shown
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.bus_log import first_end
 from scratchbus.eventlog.lag import read_clock
@@ -29,11 +30,12 @@ from scratchbus.readmodel.scope import Core, type_of
 
 
 def _ttl_ms(ttl: object) -> int:
-    ms = duration_ms(ttl)
+    ms = None
+    with suppress(InvalidTTL):
+        ms = duration_ms(ttl)
     if ms is None:
-        raise InvalidTTL(
-            'ttl: a claim must have an end; use a duration such as "30s" or "10m", and renew it with fence='
-        )
+        problem = f"ttl: {shown(ttl)} is not a valid duration here: a claim must have an end"
+        raise InvalidTTL(f'{problem}; use a number of seconds, or a duration such as "30s" or "10m", and renew it')
     return ms
 
 

@@ -199,7 +199,7 @@ def check_label(field: str, value: object) -> str:
 check_action = partial(check_label, "action")
 
 
-def check_tags(tags: object, maximum: int = sys.maxsize) -> list[str]:
+def check_tags(tags: object, maximum: int = sys.maxsize, field: str = "tags") -> list[str]:
     """Return the tags without duplicates, in the given order; those of a set are sorted.
 
     Raises InvalidField, and TooLarge above `maximum`.
@@ -207,13 +207,13 @@ def check_tags(tags: object, maximum: int = sys.maxsize) -> list[str]:
     if tags is None:
         return []
     if isinstance(tags, str) or not isinstance(tags, list | tuple | set | frozenset):
-        raise InvalidField("tags", f"{shown(tags)} is not a list of texts")
+        raise InvalidField(field, f"{shown(tags)} is not a list of texts")
     for tag in tags:
         if type(tag) is not str or not _is_plain(tag):  # skips the slower check for most tags
-            check_label("tags", tag)
+            check_label(field, tag)
     unique = sorted(tags) if isinstance(tags, set | frozenset) else list(dict.fromkeys(tags))
     if len(unique) > maximum:
-        raise TooLarge("tags", len(unique), maximum, "tags", "give fewer")
+        raise TooLarge(field, len(unique), maximum, "tags", "give fewer")
     return unique
 
 
@@ -267,7 +267,7 @@ def check_trigger(trigger: object) -> dict[str, Any] | None:
         raise UnknownField(f"remind_on.{key_text(unknown[0])}", _TRIGGERS)
     checked: dict[str, Any] = {key: check_label(f"remind_on.{key}", trigger[key]) for key in trigger if key != "tags"}
     if "tags" in trigger:
-        checked["tags"] = check_tags(trigger["tags"], MAX_LABEL)
+        checked["tags"] = check_tags(trigger["tags"], MAX_LABEL, "remind_on.tags")
     if not any(checked.values()):  # every event would meet it
         raise InvalidField("remind_on", f"is empty; give at least one of: {', '.join(_TRIGGERS)}")
     return checked
@@ -275,8 +275,11 @@ def check_trigger(trigger: object) -> dict[str, Any] | None:
 
 def check_dedupe_key(key: object) -> str:
     """Return a dedupe key of 1 to 512 bytes."""
-    if not isinstance(key, str) or not 0 < bytes_of("dedupe_key", key) <= MAX_KEY:
-        raise InvalidField("dedupe_key", f"must have 1 to {MAX_KEY} bytes")
+    if not isinstance(key, str):
+        raise InvalidField("dedupe_key", f"{shown(key)} is not a text")
+    size = bytes_of("dedupe_key", key)
+    if not 0 < size <= MAX_KEY:
+        raise InvalidField("dedupe_key", f"must have 1 to {MAX_KEY} bytes, not {size}")
     return key
 
 

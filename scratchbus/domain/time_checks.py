@@ -24,7 +24,7 @@ def as_time(field: str, value: object, *, ahead: bool = False) -> datetime:
         if value is None:
             raise InvalidField(field, f"{shown(text)} is not a time; write {TIMES}")
     if not isinstance(value, datetime):
-        raise InvalidField(field, f"{shown(value)} is not a time")
+        raise InvalidField(field, f"{shown(value)} is not a time; give a datetime, or a text: {TIMES}")
     try:
         value = (value.replace(tzinfo=UTC) if value.tzinfo is None else value).astimezone(UTC)
     except OverflowError:

@@ -106,7 +106,7 @@ def target(
         return _memory(url)
     check_hosts(url)
     options |= {"retry": retry.Retry(backoff.NoBackoff(), 0), "protocol": 2, "driver_info": None}
-    match url.partition(":")[0].lower():
+    match url.partition("://")[0].lower() if "://" in url else "":
         case "redis" | "rediss" | "unix":
             return _server(url, options, socket_timeout)
         case "redis+cluster" | "rediss+cluster":
@@ -137,8 +137,12 @@ def _embedded(directory: Path, appendfsync: str, options: dict[str, Any], socket
 
 
 def _server(url: str, options: dict[str, Any], socket_timeout: float) -> Target:
-    path = "" if url.lower().startswith("unix:") else urlsplit(url).path.strip("/")
-    if path and not path.isdecimal():  # redis-py would use database 0; the path may be the end of a password
+    is_socket, path = url.lower().startswith("unix:"), urlsplit(url).path.strip("/")
+    if is_socket and not path:
+        raise InvalidURL(f"{without_password(url)!r} names no socket; write unix:///path/to.sock")
+    if (
+        not is_socket and path and not path.isdecimal()
+    ):  # redis-py would use database 0; the path may be the end of a password
         raise InvalidURL(
             f"{without_password(url)!r}: a database is a number; end the URL with one, such as /3, or after the host"
         )

@@ -16,6 +16,7 @@ from scratchbus.domain.exposure import Exposure
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
 from scratchbus.domain.trace import Consequences, Trace
+from scratchbus.errors import InvalidField, shown
 from scratchbus.projections.filters import FilterKeywords, filter_of, list_arguments
 from scratchbus.readmodel.scope import Host
 from scratchbus.timetravel import past_moment
@@ -119,6 +120,8 @@ class PastPage(PastMoment):
     def diff(self, other: PastPage) -> Differences:
         """Return the differences to another past page, in the order in which the observations were added.
 
-        It reads everything on both.
+        It reads everything on both. Raises InvalidField for anything but a past page.
         """
+        if not isinstance(other, PastPage):
+            raise InvalidField("other", f"{shown(other)} is not a past page; pass what page.as_of(…) returned")
         return differences(self._bus.converse(self._past.everything()), other._bus.converse(other._past.everything()))

@@ -14,6 +14,7 @@ from scratchbus.domain.exposure import Exposure
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
 from scratchbus.domain.trace import Consequences, Trace
+from scratchbus.errors import InvalidField, shown
 from scratchbus.projections.filters import FilterKeywords, filter_of, list_arguments
 from scratchbus.readmodel.scope import AsyncHost
 from scratchbus.timetravel import past_moment
@@ -117,8 +118,10 @@ class AsyncPastPage(PastMoment):
     async def diff(self, other: AsyncPastPage) -> Differences:
         """Return the differences to another past page, in the order in which the observations were added.
 
-        It reads everything on both.
+        It reads everything on both. Raises InvalidField for anything but a past page.
         """
+        if not isinstance(other, AsyncPastPage):
+            raise InvalidField("other", f"{shown(other)} is not a past page; pass what page.as_of(…) returned")
         return differences(
             await self._bus.converse(self._past.everything()), await other._bus.converse(other._past.everything())
         )

@@ -11,6 +11,7 @@ from scratchbus import AsyncBus, BusPosition, NewObservation, Position
 from scratchbus.domain.position import START
 from scratchbus.errors import (
     Conflict,
+    InvalidField,
     InvalidInput,
     InvalidPosition,
     LogGap,
@@ -211,6 +212,8 @@ def test_diff_lists_added_changed_and_gone_observations(bus, page, way):
     assert (difference.before, difference.after) == (changed, after)
     assert difference.changes() == {"content": ("changed", "else"), "tags": (["a"], ["b"]), "version": (1, 2)}
     assert now.diff(now) == []
+    with pytest.raises(InvalidField, match="other: None is not a past page; pass what page"):
+        now.diff(None)
     assert [each.kind for each in now.diff(before)] == ["added", "changed", "gone"]
 
 

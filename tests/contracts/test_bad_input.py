@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scratchbus import Bus, NewObservation, new_id
+from scratchbus import Bus, BusPosition, NewObservation, Position, new_id
 from scratchbus.errors import (
     EngineUnreachable,
     InvalidField,
@@ -101,10 +101,11 @@ FIELDS: list[tuple[dict[str, Any], type[InvalidInput], str]] = [
     ({"evidence": "01ARZ3NDEKTSV4RRFFQ69G5FAV"}, InvalidField, "evidence: .* is not a list"),
     ({"evidence": 5}, InvalidField, "evidence: 5 is not a list"),
     ({"remind_at": "1950-01-01T00:00:00Z"}, InvalidField, "remind_at: .* is before 1970"),
-    ({"dedupe_key": ""}, InvalidField, "dedupe_key: must have 1 to 512 bytes"),
+    ({"dedupe_key": ""}, InvalidField, "dedupe_key: must have 1 to 512 bytes, not 0"),
+    ({"dedupe_key": "ä" * 257}, InvalidField, "dedupe_key: must have 1 to 512 bytes, not 514"),
     ({"dedupe_key": "\ud800"}, InvalidField, "dedupe_key: is not valid Unicode"),
     ({"times": 0}, InvalidField, "times: 0 is not a whole number from 1 to 1000000000"),
-    ({"dedupe_key": 5}, InvalidField, "dedupe_key"),
+    ({"dedupe_key": 5}, InvalidField, "dedupe_key: 5 is not a text"),
     ({"times": "many"}, InvalidField, "times"),
     ({"times": 1.5}, InvalidField, "times"),
     ({"evidence": ["01ARZ3NDEKTSV4RRFFQ69G5FAV"]}, InvalidField, "evidence: 01ARZ3.* is not on any page of this bus"),
@@ -124,6 +125,8 @@ FIELDS: list[tuple[dict[str, Any], type[InvalidInput], str]] = [
     ({"remind_on": {"type": "risk_alrt"}}, UnknownType, "did you mean 'risk_alert'"),
     ({"remind_on": {"status": "done"}}, InvalidField, "remind_on.status: 'done' is not a status of any type; use one"),
     ({"remind_on": {"type": 5}}, InvalidField, "remind_on.type: 5"),
+    ({"remind_on": {"tags": "x"}}, InvalidField, "^remind_on.tags: 'x' is not a list"),
+    ({"remind_on": {"tags": [5]}}, InvalidField, "^remind_on.tags: 5 must be 1 to 256"),
     ({"confidence": 10**5000}, InvalidField, "confidence: a huge number"),
     ({"a\nb": 1}, UnknownField, r"'a\\nb': unknown field"),
 ]
@@ -233,6 +236,26 @@ def test_bad_batch_error_names_the_item(bus, page):
         with pytest.raises(InvalidField, match=says):
             page.add_many(items)
     assert log_length(bus) == 0
+
+
+@pytest.mark.parametrize("ms", [1.5, -1, "1", None, 10**15], ids=repr)
+def test_position_that_no_log_can_have_is_refused(bus, page, ms):
+    page.add("observation", "x")
+    given = Position(ms, 1)
+    with bus.view(page.name) as view:
+        for read in (
+            lambda: list(bus.events(given)),
+            lambda: list(bus.events(BusPosition((given,) * len(bus.position().shards)))),
+            lambda: bus.last_events(before=given),
+            lambda: bus.declare_subscription("router", after=given),
+            lambda: page.as_of(given),
+            lambda: page.list(after=given),
+            lambda: view.list(after=given),
+            lambda: view.wait_for(given),
+        ):
+            with pytest.raises(InvalidPosition, match=f"ms={ms!r}, seq=1, shard=0\\) is not a position; its parts are"):
+                read()
+    assert bus.subscriptions() == []
 
 
 def test_too_large_batch_error_says_to_split_it(bus, page):
@@ -367,13 +390,19 @@ def test_too_long_or_empty_reason_is_refused(bus, page):
 
 BAD_URLS = [
     "http://example.org", "nonsense", "redis://host:port", "rediss//x", "://", "redis://two..dots", "redis://\ud800",
-    f"redis://{64 * 'x'}:6379", "redis+cluster://two..dots,host",
+    f"redis://{64 * 'x'}:6379", "redis+cluster://two..dots,host", "redis", "redis:host", "unix:/path/to.sock",
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("url", BAD_URLS, ids=ascii)
 def test_bad_url_error_lists_the_valid_forms(url):
     with pytest.raises(InvalidURL, match=r"is not an engine URL.* write one of: redis://"):
+        Bus.connect(url)
+
+
+@pytest.mark.parametrize("url", ["unix://", "unix:///", "unix://?db=1"])
+def test_a_url_without_a_socket_is_refused(url):
+    with pytest.raises(InvalidURL, match=r"names no socket; write unix:///path/to\.sock"):
         Bus.connect(url)
 
 

@@ -45,7 +45,9 @@ def test_only_open_observations_can_be_claimed(page, observation):
 def test_claim_with_a_bad_ttl_or_name_is_refused(bus, page, observation):
     length = log_length(bus)
     for ttl in ("never", 0, "soon", -1):
-        with pytest.raises(InvalidTTL):
+        with pytest.raises(
+            InvalidTTL, match=rf"ttl: {ttl!r} is not a valid duration here: .* use a number of seconds, or"
+        ):
             page.claim(observation.id, ttl=ttl)
     with pytest.raises(InvalidSource):
         page.claim(observation.id, by="no spaces please")

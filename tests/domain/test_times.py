@@ -103,7 +103,7 @@ def test_a_time_before_1970_or_beyond_the_calendar_is_refused():
         as_time("since", "1969-12-31T23:59:59")
     with pytest.raises(InvalidField, match=r"since: .* is beyond the years 1 to 9999"):
         as_time("since", "9999-12-31T23:00:00-05:00")
-    with pytest.raises(InvalidField, match="since: 5 is not a time"):
+    with pytest.raises(InvalidField, match="since: 5 is not a time; give a datetime, or a text: 14:02, "):
         as_time("since", 5)
 
 
