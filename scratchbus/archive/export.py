@@ -78,8 +78,11 @@ def read_line(text: str | bytes, shards: int) -> tuple[RawEntry, Event, BusPosit
     if len(text) > MAX_LINE:
         raise InvalidInput(f"is longer than {MAX_LINE:,} characters, which no line of an export is")
     try:
-        line = _ExportLine.model_validate(from_json(text, allow_inf_nan=False, cache_strings="keys"))
+        document = from_json(text, allow_inf_nan=False, cache_strings="keys")
+        line = _ExportLine.model_validate(document)
     except ValidationError as problem:
+        if not isinstance(document, dict):
+            raise InvalidInput(f"{shown(document)} is not a JSON object") from None
         raise invalid(problem, list(_ExportLine.model_fields)) from None
     except (ValueError, TypeError) as problem:  # a TypeError for a lone surrogate, which cannot be encoded
         raise InvalidInput(f"is not JSON: {problem}") from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 
 import pytest
@@ -111,6 +112,13 @@ def test_event_time_beyond_the_calendar_is_refused(bus: Bus, copy: Bus, change: 
     first, last = export(bus)
     with pytest.raises(InvalidExport, match=r"^line 2: ms"):
         copy.import_events([first, json.dumps(json.loads(last) | {"ms": ms})])
+    assert_untouched(copy)
+
+
+@pytest.mark.parametrize(("line", "shown"), [("null", "None"), ("5", "5"), ("[]", "[]")])
+def test_line_that_is_no_json_object_is_refused(copy: Bus, line: str, shown: str) -> None:
+    with pytest.raises(InvalidExport, match=f"^line 1: {re.escape(shown)} is not a JSON object; import the complete"):
+        copy.import_events([line])
     assert_untouched(copy)
 
 
