@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import scratchbus.readmodel.verify_script  # noqa: F401 - its script is among those that a writer loads for readers
 from scratchbus.domain.ownership import new_instance, owner_token
 from scratchbus.engine.steps import Step, ask
-from scratchbus.errors import EngineError, EngineForbidden, ShardsMismatch, shown
+from scratchbus.errors import EngineError, EngineForbidden, EngineMisconfigured, ShardsMismatch, shown
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import is_state_too_old
 from scratchbus.readmodel.freshness import Freshness
@@ -107,6 +107,10 @@ def greet(opened: Opened) -> Step[None]:
     log = opened.core.log
     if opened.target.kind != "memory":
         opened.about = yield from _check(opened, [0])
+    elif (ack := opened.core.settings.ack) != "memory":
+        raise EngineMisconfigured(
+            f"ack={ack}: {opened.target.where} has no disk and no replicas; use ack=memory, or a server"
+        )
     opened.target.topology.has_answered = True
     meta = log.keys(0).meta
     row = yield from ask(0, "HGET", meta, "shards")

@@ -293,6 +293,12 @@ def test_ack_fsync_needs_appendfsync_always(new_server: Callable[..., Server]) -
     Bus.connect(new_server(**DURABLE).url, ack="fsync").close()
 
 
+@pytest.mark.parametrize("ack", ["fsync", "replica"])
+def test_memory_refuses_an_ack_it_cannot_keep(ack: str) -> None:
+    with pytest.raises(EngineMisconfigured, match=f"ack={ack}: the memory engine 'm' has no disk and no replicas"):
+        Bus.connect("memory://m", ack=ack)
+
+
 @pytest.mark.parametrize(
     ("info", "named"),
     [
