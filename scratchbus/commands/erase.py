@@ -28,11 +28,13 @@ from scratchbus.errors import (
     FilesUnavailable,
     InvalidField,
     InvalidId,
+    NotReplicated,
     PositionLost,
     ScratchbusError,
 )
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.below_floor import from_archive, read_floor
+from scratchbus.eventlog.confirm import confirm
 from scratchbus.eventlog.ids import bound_of
 from scratchbus.eventlog.staging import abort_import
 from scratchbus.eventlog.subscription_state import names
@@ -155,6 +157,11 @@ def _erase_one(
     for cache in (keys.cached_reads, keys.cached_folds):
         cache.pop(page, None)
     yield from _delete_dead_letters(core, tombstone)
+    if isinstance(last, Erased):  # nothing was appended, which would have waited for the replicas
+        try:
+            yield from confirm(core.log, keys.shard)
+        except NotReplicated as failure:
+            failures.append(failure)
     return tombstone
 
 

@@ -25,9 +25,9 @@ from scratchbus.eventlog.log_entry import LogEntry
 from scratchbus.eventlog.tail import Feed
 from scratchbus.readmodel.queries import page_names
 from scratchbus.readmodel.scope import Core
-from scratchbus.subscriptions.consumer import NAP, TRANSIENT_ERRORS
+from scratchbus.subscriptions.consumer import NAP
 from scratchbus.telemetry.logs import stderr_logger
-from scratchbus.work.job_state import JobState, WorkTerms
+from scratchbus.work.job_state import TRANSIENT_ERRORS, JobState, WorkTerms
 
 FREEING = frozenset((b"added", b"updated", b"status_changed", b"released", b"lapsed"))
 """The kinds of events after which the observation that they are about may become free to pick."""

@@ -25,12 +25,14 @@ from scratchbus.errors import (
     InvalidTransition,
     NotClaimed,
     NotFound,
+    NotReplicated,
     ScratchbusError,
     StaleFence,
 )
 from scratchbus.readmodel.history import history
 from scratchbus.readmodel.scope import Core
-from scratchbus.subscriptions.consumer import NAP, TRANSIENT_ERRORS
+from scratchbus.subscriptions import consumer
+from scratchbus.subscriptions.consumer import NAP
 from scratchbus.subscriptions.delivery_state import reason_of, reason_text
 from scratchbus.subscriptions.options import MAX_DELAY, check_attempts, retry_seconds
 from scratchbus.telemetry.counters import counts
@@ -40,6 +42,9 @@ NO_OUTCOME = "its handler ended without an outcome: resolve, review, archive, re
 """The reason for the failure of a job left without an outcome."""
 
 UNTRIED = ReleaseTerms(untried=True)
+
+TRANSIENT_ERRORS = (*consumer.TRANSIENT_ERRORS, NotReplicated)
+"""Errors that may pass: a worker waits, then continues."""
 
 RELEASE_ERRORS = (Conflict, NotFound, BusClosed, *TRANSIENT_ERRORS)
 """Errors that may keep a worker from releasing a job; its claim then lapses by itself, or has lapsed."""
@@ -213,6 +218,8 @@ class JobState:
             if self.is_out and not self._is_writing:  # else it ended regularly
                 self._is_lost = True
                 logger.warning("lost a claim", observation=self.id, reason=str(problem))
+        except NotReplicated:  # the engine has it, and hands the job to nobody else
+            self._renewed_at = started_at
         except TRANSIENT_ERRORS:
             self._not_before = started_at + NAP
 

@@ -19,12 +19,12 @@ from scratchbus.errors import ScratchbusError
 from scratchbus.eventlog.reader import Stop, check_stop
 from scratchbus.readmodel.scope import AsyncHost
 from scratchbus.subscriptions.concurrency_async import MAX_AT_ONCE, check_handler, run_together
-from scratchbus.subscriptions.consumer import NAP, TRANSIENT_ERRORS
+from scratchbus.subscriptions.consumer import NAP
 from scratchbus.subscriptions.delivery_state import CONSUMER_ERRORS, reason_of
 from scratchbus.telemetry import tracing
 from scratchbus.telemetry.logs import stderr_logger
 from scratchbus.work.agenda import Agenda
-from scratchbus.work.job_state import DEFAULT_TERMS, RELEASE_ERRORS, UNTRIED, JobState, WorkTerms
+from scratchbus.work.job_state import DEFAULT_TERMS, RELEASE_ERRORS, TRANSIENT_ERRORS, UNTRIED, JobState, WorkTerms
 
 logger = stderr_logger()
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import pytest
 from scratchbus import Bus
 from scratchbus.engine.steps import Call
 from scratchbus.errors import NotReplicated
-from tests.faults.interposing import Send, interposed
+from tests.faults.interposing import Around, Send, interposed
 from tests.faults.operations import SUBJECT, are_of_kinds
 from tests.faults.servers import Server
 from tests.faults.writing import WRITES
@@ -109,6 +111,42 @@ def test_an_unconfirmed_operation_without_an_event_id_waits_again_when_it_is_cal
             act(bus)
         assert asked
         assert len(list(other.events(after=before))) == 1
+
+
+def confirming(*which: int) -> Around:
+    """Let a replica confirm these requests that wait for one, counted from 1, and no others."""
+    waits = count(1)
+
+    def around(call: Call, send: Send) -> list[Any]:
+        *replies, last = send()
+        return [*replies, int(next(waits) in which) if call.commands[-1][0] == "WAIT" else last]
+
+    return around
+
+
+def test_a_worker_waits_for_replicas_with_the_job_it_has_claimed(bus: Bus, direct: Bus) -> None:
+    ids = [direct.page().add("observation", f"{number}").id for number in range(2)]
+    with interposed(bus, confirming(3)), bus.work("repairs") as jobs:
+        assert next(jobs).id == ids[1]
+    assert [event.kind for event in direct.events() if event.by == "subject"] == ["claimed", "released"]
+
+
+def test_a_claim_renewed_without_replicas_is_renewed(bus: Bus, direct: Bus) -> None:
+    direct.page().add("observation", "x")
+    with interposed(bus, confirming(1)), bus.work("repairs") as jobs:
+        job = next(jobs)
+        job._renewed_at -= 15
+        assert job.is_due(time.monotonic())
+        bus.converse(job.keep())
+        assert not job.is_due(time.monotonic())
+
+
+def test_an_unconfirmed_erasure_waits_again_when_it_is_called_again(bus: Bus, direct: Bus) -> None:
+    seen = direct.page().add("observation", "x")
+    for _ in range(2):
+        with pytest.raises(NotReplicated):
+            bus.page().erase(seen.id, reason="asked for")
+    assert [event.kind for event in direct.events()] == ["erased"]
 
 
 def test_a_retry_of_an_unconfirmed_deletion_of_an_unlisted_file_deletes_it(
