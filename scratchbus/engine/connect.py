@@ -40,6 +40,7 @@ OLDEST = (7, 0)
 """The oldest supported version of Redis; every Valkey from 8 on is newer."""
 
 _SECTIONS = ("server", "memory", "persistence", "replication")  # of INFO
+_FSYNC = {"appendonly": "yes", "appendfsync": "always", "no-appendfsync-on-rewrite": "no"}  # what ack=fsync needs
 _WAIT_TIMEOUT = 15.0  # seconds; longer than any call blocks, so that only a hanging engine times out
 
 
@@ -140,9 +141,8 @@ def _server(url: str, options: dict[str, Any], socket_timeout: float) -> Target:
     is_socket, path = url.lower().startswith("unix:"), urlsplit(url).path.strip("/")
     if is_socket and not path:
         raise InvalidURL(f"{without_password(url)!r} names no socket; write unix:///path/to.sock")
-    if (
-        not is_socket and path and not path.isdecimal()
-    ):  # redis-py would use database 0; the path may be the end of a password
+    # With a path that is no number, redis-py would use database 0. The path may be the end of a password.
+    if not is_socket and path and not path.isdecimal():
         raise InvalidURL(
             f"{without_password(url)!r}: a database is a number; end the URL with one, such as /3, or after the host"
         )
@@ -239,15 +239,15 @@ def check_engine(target: Target, ack: str, shard: int) -> Step[dict[str, str]]:
     """
     info = yield from _read_checked_info(target.where, shard)
     if ack == "fsync":
-        row = yield from ask(shard, "CONFIG", "GET", "appendfsync", "appendonly")
+        row = yield from ask(shard, "CONFIG", "GET", *_FSYNC)
         found = {row[at].decode(): row[at + 1].decode() for at in range(0, len(row), 2)}
-        if found != {"appendfsync": "always", "appendonly": "yes"}:
-            advice = "set `appendonly yes` and `appendfsync always` on the server"
+        wrong = [name for name, value in _FSYNC.items() if found.get(name) != value]
+        if wrong:
+            advice = f"set {' and '.join(f'`{name} {_FSYNC[name]}`' for name in wrong)} on the server"
             if target.directory is not None:
                 advice = "stop it with `scratchbus stop`, and set SCRATCHBUS_APPENDFSYNC=always before it starts again"
             raise EngineMisconfigured(
-                f"ack=fsync: {target.where} has appendonly {found.get('appendonly')} and appendfsync"
-                f" {found.get('appendfsync')}; {advice}"
+                f"ack=fsync: {target.where} has {' and '.join(f'{name} {found.get(name)}' for name in wrong)}; {advice}"
             )
     return info
 

@@ -290,6 +290,8 @@ def test_ack_fsync_needs_appendfsync_always(new_server: Callable[..., Server]) -
     for config in ({}, {"appendonly": "yes", "appendfsync": "everysec"}):
         with pytest.raises(EngineMisconfigured, match="appendfsync always"):
             Bus.connect(new_server(**config).url, ack="fsync")
+    with pytest.raises(EngineMisconfigured, match="set `no-appendfsync-on-rewrite no` on the server"):
+        Bus.connect(new_server(**DURABLE, **{"no-appendfsync-on-rewrite": "yes"}).url, ack="fsync")
     Bus.connect(new_server(**DURABLE).url, ack="fsync").close()
 
 
