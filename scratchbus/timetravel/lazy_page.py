@@ -99,4 +99,4 @@ def read_closed(log: Log, page: str, until: Position, ids: Iterable[str]) -> Ste
 def _are_damaged(log: Log, names: PageKeys, ids: list[str]) -> Step[bool]:
     """Return whether one of these is damaged: its history may lack the event that damaged it."""
     rows = yield from ask(log.shard(names.page), "HMGET", names.docs, *ids)
-    return any(document.damaged for document in decode_observations([row for row in rows if row]))
+    return any(document.damaged for document in decode_observations(rows))
