@@ -83,6 +83,13 @@ def test_a_new_item_has_the_style_of_the_one_before():
     assert edited(numbered, [Slot(Entry("c", "pending")), *slots(numbered)]).startswith("3. [ ] c\n3. [ ] a")
 
 
+def test_a_new_item_goes_after_what_is_nested_in_the_one_before():
+    text = "- [ ] a\n  - detail\n\n- [ ] c\n"
+    found = slots(text)
+    found.insert(1, Slot(Entry("b", "pending")))
+    assert edited(text, found) == "- [ ] a\n  - detail\n- [ ] b\n\n- [ ] c\n"
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -93,6 +100,7 @@ def test_a_new_item_has_the_style_of_the_one_before():
         ("{not: [markdown, at: all]}", "{not: [markdown, at: all]}\n\n- [ ] new\n"),
         ("```\nunclosed\n", "- [ ] new\n\n```\nunclosed\n"),
         ("<!--\nunclosed\n", "- [ ] new\n\n<!--\nunclosed\n"),
+        ("\n<!--\nunclosed\n", "- [ ] new\n\n<!--\nunclosed\n"),
         ("```\n    - [ ] code\n", "- [ ] new\n\n```\n    - [ ] code\n"),
         ("    - [ ] code\n```\n", "- [ ] new\n\n<!-- -->\n\n    - [ ] code\n```\n"),
     ],

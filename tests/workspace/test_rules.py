@@ -55,6 +55,12 @@ def test_rules_have_limits(tmp_path: Path):
     assert sum(len(rule.text.encode()) for rule in (first, *others)) <= MAX_TOTAL
 
 
+def test_the_section_of_a_file_says_that_it_is_cut(tmp_path: Path):
+    put(tmp_path, "CLAUDE.md", "x" * (MAX_BYTES + 1))
+    (rule,) = read_rules(tmp_path)
+    assert rule.section == f"## Rules: CLAUDE.md (cut after 32,768 bytes)\n{'x' * MAX_BYTES}"
+
+
 @pytest.mark.parametrize("start", ["", "a", "aa", "aaa"])
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
 def test_a_long_file_is_cut_between_characters(tmp_path: Path, mark: str, start: str):

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from scratchbus import Bus, WorkspaceSync, watch_preferences, watch_workspace
+from scratchbus import Bus, WorkspaceSync, WorkspaceSynced, watch_preferences, watch_workspace
 from scratchbus.commands import replaced_files
 from scratchbus.errors import Conflict, InvalidInput, SessionOver, TooLarge
 from scratchbus.workspace import shared_file
@@ -132,6 +132,48 @@ def test_changes_on_both_sides_are_merged_or_both_kept(bus: Bus, project: Path, 
         "changed though gone there": "in_progress",
     }
     assert "gone here" not in file.read_text()
+
+
+def test_an_item_that_both_sides_ended_has_the_status_of_the_file(bus: Bus, project: Path, sync: WorkspaceSync):
+    bus.todo("s1").write([{"id": "a", "content": "one"}, {"id": "b", "content": "two"}])
+    sync.run()
+    save(project / "TODO.md", "- [x] one\n- [-] two\n")
+    bus.todo("s1").write(
+        [{"id": "a", "content": "one", "status": "cancelled"}, {"id": "b", "content": "two", "status": "completed"}]
+    )
+    sync.run()
+    assert todos(bus) == [("a", "one", "completed"), ("b", "two", "cancelled")]
+
+
+def test_an_agent_can_add_an_item_like_another(bus: Bus, project: Path, sync: WorkspaceSync):
+    bus.todo("s1").write([{"id": "a", "content": "one"}])
+    sync.run()
+    bus.todo("s1").write([{"id": id, "content": "one"} for id in "ab"])
+    sync.run()
+    assert todos(bus) == [("a", "one", "pending"), ("b", "one", "pending")]
+    assert (project / "TODO.md").read_text() == "# TODO\n\n- [ ] one\n- [ ] one\n"
+
+
+def test_an_agent_can_reorder_items(bus: Bus, project: Path, sync: WorkspaceSync):
+    names = ("a", "b", "c")
+    bus.todo("s1").write([{"id": name, "content": name} for name in names])
+    sync.run()
+    bus.todo("s1").write([{"id": name, "content": name} for name in reversed(names)])
+    save(project / "TODO.md", "- [x] a\n- [ ] b\n- [ ] c\n")
+    sync.run()
+    assert todos(bus) == [("c", "c", "pending"), ("b", "b", "pending"), ("a", "a", "completed")]
+    assert sync.run().wrote == ()
+
+
+def test_a_line_removed_from_the_notes_is_removed_though_an_agent_added_one(
+    bus: Bus, project: Path, sync: WorkspaceSync
+):
+    bus.notepad("s1").write("one\ntwo\n")
+    sync.run()
+    save(project / "NOTES.md", "two\n")
+    bus.notepad("s1").append("three\n")
+    sync.run()
+    assert bus.notepad("s1").read() == (project / "NOTES.md").read_text() == "two\nthree\n"
 
 
 def test_the_notes_are_merged_line_by_line():
@@ -516,6 +558,9 @@ def test_a_watch_follows_both_sides_until_stopped(bus: Bus, project: Path, sync:
         watching.join(30)
     assert not watching.is_alive()
     assert sum(isinstance(each, InvalidInput) for each in reported) == 1
+    wrote = [each.wrote for each in reported if isinstance(each, WorkspaceSynced)]
+    assert {("TODO.md",), ("todo",)} < set(wrote)
+    assert () not in wrote
 
 
 def test_a_watch_without_notifications_syncs_every_second(
