@@ -137,6 +137,20 @@ def test_a_subscription_with_tags_uses_the_current_ones_if_the_archive_is_damage
         assert next(deliveries).event.action == "now"
 
 
+def test_a_cleared_observation_has_no_tags_if_the_archive_is_damaged(archiver, connect, directory, clock):
+    page, tagged = archiver.page(), archived_observation(archiver, clock)
+    end = archiver.position()
+    page.resolve(tagged.id)
+    page.clear_resolved([tagged.id])
+    page.add("observation", "next", tags=["a"])
+    for file in directory.rglob("*"):
+        if file.is_file():
+            file.write_bytes(b"damaged")
+    reader = connect("reader", archive_url=directory)
+    with reader.subscribe("router", tags=["a"], after=end) as deliveries:
+        assert next(deliveries).event.content == "next"
+
+
 @pytest.mark.parametrize("tags", [None, ["a"]])
 def test_a_consumer_waits_for_an_archive_that_is_away(archiver, connect, directory, clock, monkeypatch, tags):
     page, tagged = archiver.page(), archived_observation(archiver, clock)

@@ -320,6 +320,18 @@ def test_a_failed_event_is_redelivered_alone_before_later_events(declared, page)
     assert contents(declared.pull("router")) == ["3"]
 
 
+def test_a_failed_event_is_redelivered_alone_after_one_that_was_given_back(declared, page):
+    fill(page, 3)
+    batch = declared.pull("router")
+    declared.nack("router", batch.token, batch.deliveries[1].position, "not now")
+    declared.requeue("router", batch.token, [batch.deliveries[0].position])
+    ack(declared, batch, 2)
+    first = declared.pull("router")
+    assert [(each.event.content, each.attempt) for each in first.deliveries] == [("0", 1)]
+    ack(declared, first)
+    assert [(each.event.content, each.attempt) for each in declared.pull("router").deliveries] == [("1", 2)]
+
+
 def test_the_retry_delay_doubles_with_each_attempt(bus, page, clock):
     bus.declare_subscription("router", retry_delay="2s")
     fill(page, 1)
@@ -644,6 +656,7 @@ def test_a_webhook_needs_a_secret(bus):
     "url",
     [
         "example.com",
+        "https://example.com:0/in",
         "ftp://example.com",
         "http://",
         "http://u:p@example.com",

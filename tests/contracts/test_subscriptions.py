@@ -205,6 +205,15 @@ def test_tag_filters_use_the_tags_at_the_time_of_the_event(bus, page):
         assert [next(deliveries).event.action for _ in range(2)] == ["tagged", "now"]
 
 
+def test_tags_are_kept_over_updates_of_other_fields(bus, page):
+    tagged, noted = page.add("observation", "0", tags=["a"]), bus.notes("main").add("1", tags=["a"]).note
+    end = bus.position()
+    page.update(tagged.id, content="2")
+    bus.notes("main").update(noted.id, "3")
+    with bus.subscribe("router", tags="a", after=end) as deliveries:
+        assert {next(deliveries).event.subject for _ in range(2)} == {tagged.id, noted.id}
+
+
 def test_tag_filters_see_tags_from_before_the_start(bus, page):
     tagged = page.add("observation", "0", tags=["a"])
     plain = page.add("observation", "1", tags=["b"])
@@ -243,7 +252,7 @@ def test_a_standby_takes_over_when_the_active_consumer_closes(connect):
             assert status_of(one).holder.startswith("two@")
 
 
-def test_a_hung_consumer_cannot_ack_or_fail_after_a_takeover(connect, clock, process_clock):
+def test_a_hung_consumer_cannot_ack_or_fail_after_a_takeover(connect, clock, process_clock, capfd):
     one, two = connect("one"), connect("two")
     fill(one.page(), 4)
     asleep = one.subscribe("router")
@@ -262,6 +271,7 @@ def test_a_hung_consumer_cannot_ack_or_fail_after_a_takeover(connect, clock, pro
         asleep.close()
         assert status_of(two).holder.startswith("two@")
         assert contents(deliveries, 1) == ["3"]
+    assert capfd.readouterr().err.count("took over from a consumer that went away") == 1
 
 
 def test_the_cursor_never_goes_back(bus, page):
@@ -350,6 +360,20 @@ def test_a_consumer_that_lost_its_lease_stands_by_again(connect, clock, process_
     one.page().add("observation", "2")
     assert contents(asleep, 1) == ["2"]
     asleep.close()
+
+
+def test_an_early_ack_under_a_lost_lease_is_refused(connect, clock, monkeypatch):
+    monkeypatch.setattr(window, "ACKS_FOR", 60)
+    one, two = connect("one"), connect("two")
+    fill(one.page(), 1)
+    with one.subscribe("router") as asleep, two.subscribe("router") as deliveries:
+        late = next(asleep)
+        vanish(one)
+        clock.advance("4s")
+        assert contents(deliveries, 1) == ["0"]
+        one.converse(asleep._consumer.keep())
+        with pytest.raises(LeaseLost, match="this consumer's lease has ended"):
+            late.ack()
 
 
 def test_an_ended_lease_is_kept_if_nobody_takes_it(bus, page, clock):
@@ -652,6 +676,13 @@ def test_a_removed_subscription_raises_not_found(bus, page, process_clock):
             next(deliveries)
 
 
+def test_a_subscription_removed_before_its_first_delivery_raises_not_found(bus):
+    with bus.subscribe("router") as deliveries:
+        bus.unsubscribe("router")
+        with pytest.raises(NotFound, match="there is no subscription 'router'"):
+            next(deliveries)
+
+
 @pytest.mark.damages_the_log
 def test_a_log_that_lost_its_end_raises_log_rewound(bus, page):
     added = fill(page, 3)
@@ -693,7 +724,7 @@ def test_a_replaced_log_of_a_shard_raises_log_rewound(bus, page):
 
 
 @pytest.mark.slow
-def test_a_consumer_waits_for_a_read_only_engine(bus, page, process_clock, monkeypatch):
+def test_a_consumer_waits_for_a_read_only_engine(bus, page, process_clock, monkeypatch, capfd):
     fill(page, 3)
     run, failures = bus.converse, 6
 
@@ -714,6 +745,8 @@ def test_a_consumer_waits_for_a_read_only_engine(bus, page, process_clock, monke
         with consuming(deliveries) as (seen, ended):
             eventually(lambda: failures == 0 and status_of(bus).lag == 0)
         assert (seen, ended) == (["1", "2"], [])
+    logged = capfd.readouterr().err
+    assert [logged.count(text) for text in ("waiting for the engine", "going on")] == [1, 1]
 
 
 # -- shutdown -------------------------------------------------------------------------------------------------------
