@@ -238,6 +238,45 @@ def test_a_rebuild_that_lost_its_lease_changes_nothing(bus, page, connect, monke
     assert (documents(bus), build_of(bus), builds(bus) - {1}) == (before, 4, {4})
 
 
+def test_a_rebuild_that_lost_its_lease_names_the_next_one(bus, page, monkeypatch):
+    monkeypatch.setattr("scratchbus.readmodel.rebuild_lease.LEASE_MS", 1)
+    page.add("observation", "one")
+    keys = keys_of(bus)
+    mine = bus.converse(lease.take(keys, "first"))
+    await_tick(bus)
+    bus.converse(lease.take(keys, "second"))
+    with pytest.raises(RebuildHeld, match="second is rebuilding the state; wait"):
+        bus.converse(mine.keep())
+
+
+def test_a_lost_reply_does_not_keep_a_rebuild_from_its_own_lease(bus, page):
+    page.add("observation", "one")
+    taking = lease.take(keys_of(bus), "me")
+    request = next(taking)
+    bus._engine.execute(request)  # its reply is lost, and it is sent again
+    with pytest.raises(StopIteration) as taken:
+        taking.send(bus._engine.execute(request))
+    bus.converse(taken.value.value.keep())
+
+
+def test_a_finished_rebuild_leaves_only_the_number_of_its_build(bus, page):
+    page.add("observation", "one")
+    bus.rebuild()
+    keys = keys_of(bus)
+    assert send(bus, "HGETALL", keys.rebuilding) == [b"build", b"2"]
+    assert not send(bus, "EXISTS", keys.page("", 2).checkpoint)
+
+
+def test_a_rebuild_after_its_lease_was_deleted_takes_a_new_number(bus, page):
+    page.add("observation", "one")
+    for _ in range(2):
+        bus.rebuild()
+    send(bus, "DEL", keys_of(bus).rebuilding)
+    bus.rebuild()
+    assert (build_of(bus), builds(bus) - {1}) == (4, {4})
+    assert page.list(stale_ok=True)
+
+
 def test_the_switch_waits_until_the_new_build_has_caught_up(bus, page):
     page.add("observation", "one")
     keys = keys_of(bus)
