@@ -222,6 +222,31 @@ def test_a_page_is_read_again_after_a_failover_meanwhile(bus, page):
 
 
 @pytest.mark.engines(*ONE)
+def test_a_page_is_read_a_few_times_although_each_read_is_interrupted_by_a_failover(bus, page, monkeypatch):
+    added = page.add("observation", "one")
+
+    def new_process(shard):
+        yield from ()
+        return token_hex(8)
+
+    monkeypatch.setattr(page_loader, "run_id", new_process)
+    with bus.view() as view:
+        assert view.list() == [added]
+
+
+def test_a_view_reads_its_page_once(bus, page, monkeypatch):
+    page.add("observation", "one")
+    loads = []
+
+    def counted(log, page, *rest):
+        loads.append(page)
+        return page_loader.read_page(log, page, *rest)
+
+    monkeypatch.setattr(live_page, "read_page", counted)
+    with bus.view():
+        assert loads == ["main"]
+
+
 def test_readers_see_whole_batches_only(bus, page, connect, monkeypatch):
     monkeypatch.setattr(reader, "CHUNK", 7)  # so that every read tears a batch
     writer = connect("writer", max_observations=10_000).page()
@@ -351,6 +376,18 @@ def test_changes_end_when_the_view_closes_or_at_a_stop(bus):
     for thread in threads:
         thread.join(30)
     assert ended == [[], []]
+
+
+def test_changes_of_a_closed_view_end_although_another_follows_the_page(bus):
+    ended = []
+    with bus.view():
+        with bus.view() as view:
+            changes = view.changes()
+        ending = threading.Thread(target=lambda: ended.append(list(changes)))
+        ending.start()
+        ending.join(30)
+        assert ended == [[]]
+    ending.join(30)
 
 
 def test_counting_makes_no_models(bus, page, monkeypatch):
