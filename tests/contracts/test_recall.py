@@ -240,6 +240,14 @@ def test_common_words_do_not_crowd_out_rare_ones(bus, monkeypatch):
     assert len(bus.recall("common", sessions=["s1"], limit=100)) == 20
 
 
+def test_an_old_item_with_a_rare_word_is_found_beside_a_common_word(bus, monkeypatch):
+    monkeypatch.setattr(recall_index, "MAX_MATCHES", 20)
+    bus.notes("s1").add("common treasure")
+    for number in range(60):
+        bus.notes("s1").add(f"common filler {number}")
+    assert texts(bus.recall("common treasure", sessions=["s1"], limit=1)) == ["common treasure"]
+
+
 def test_a_page_dropped_from_the_cache_leaves_the_index(bus):
     bus.notes("s1").add("apple")
     bus.recall("apple", sessions=["s1"])

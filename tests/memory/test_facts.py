@@ -239,6 +239,19 @@ def test_facts_are_listed_newest_first(facts):
 # -- names -------------------------------------------------------------------------------------------------------------
 
 
+def test_the_value_of_one_subject_is_not_that_of_another(facts):
+    facts.assert_fact("App", "runs_on", "Node 20")
+    facts.assert_fact("Shop", "runs_on", "Node 24")
+    assert facts.query("App", "runs_on", "Node 24") == []
+    assert triplets(facts.query("App", "runs_on", "Node 20")) == ["App -> runs_on -> Node 20"]
+
+
+def test_no_facts_connect_an_unknown_name(facts):
+    facts.assert_fact("Ann", "knows", "Bob")
+    assert facts.query("Ann", object="nobody") == facts.query("nobody", object="Bob") == []
+    assert facts.query("nobody") == facts.query(object="nobody") == []
+
+
 def test_two_names_can_be_merged_and_separated(facts):
     facts.assert_fact("NYC", "located_in", "US")
     facts.assert_fact("User", "lives_in", "New York", valid_at="2020-01-01")

@@ -120,6 +120,21 @@ def test_a_rendering_keeps_its_budget_and_counts_omissions(facts, budget: int, c
         assert text.splitlines()[-1] == f"({12 - len(kept)} more left out for lack of room)"
 
 
+def test_each_pair_of_names_is_rendered(facts):
+    facts.same_as("NYC", "New York")
+    facts.same_as("New York", "Big Apple")
+    assert facts.render_triplets(1_000).splitlines() == [
+        "New York -> same_as -> Big Apple",
+        "NYC -> same_as -> New York",
+    ]
+
+
+def test_a_rendering_uses_its_whole_budget(facts):
+    facts.ingest("App -> uses -> a tool that is too long to fit beside the other\nApp -> uses -> two")
+    text = "App -> uses -> two\n(1 more left out for lack of room)"
+    assert facts.render_triplets(len(text), counter=len) == text
+
+
 def test_a_context_shows_the_facts_of_a_scope_as_quotes(facts, bus):
     facts.assert_fact("App", "uses", "Docker")
     found = bus.context.assemble(scopes=["p1"], page="main", budget=1_000)
