@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from hashlib import sha256
 from itertools import groupby
 from secrets import token_hex
 from typing import NamedTuple
 
+import msgspec
 from pydantic import TypeAdapter
-from pydantic_core import to_json
 from typing_extensions import TypedDict
 
 from scratchbus.archive.blocks import LEVEL, MAX_UNPACKED, BlockPacker, Packed
 from scratchbus.archive.lines import Line, Lines, encode_entries
 from scratchbus.archive.manifest import FORMAT, Chain, EventRef, Manifest, SegmentFiles, StoredFile
 from scratchbus.eventlog.compression import decompress, zstd
-from scratchbus.eventlog.raw_entries import RawEntry, entry_id, text_of, texts_of
+from scratchbus.eventlog.raw_entries import RawEntry, entry_id, texts_of
 
 MAX_BYTES = 32 * 1024 * 1024
 """A segment with this many bytes of lines is full; it ends with its current batch."""
@@ -29,8 +28,6 @@ class _Parsed(TypedDict):
 
 
 _INDEX = TypeAdapter(_Parsed)
-_Positions = dict[bytes, tuple[list[int], dict[bytes, int]]]
-"""By page: the numbers of its events, and the number of the last event about each subject."""
 
 
 class Index(NamedTuple):
@@ -39,9 +36,20 @@ class Index(NamedTuple):
     pages: dict[str, list[int]]
     subjects: dict[str, dict[str, int]]
 
+    def add(self, lines: Lines) -> None:
+        """Add the next events, without erased ones, which have no page."""
+        subjects, at = texts_of(lines.subjects), 0
+        for page, group in groupby(texts_of(lines.pages)):
+            end = at + len([*group])
+            if page:
+                seqs = lines.seqs[at:end]
+                self.pages.setdefault(page, []).extend(seqs)
+                self.subjects.setdefault(page, {}).update(zip(subjects[at:end], seqs, strict=True))
+            at = end
+
     def encode(self) -> bytes:
         """Return the index as compressed JSON."""
-        return zstd.compress(to_json(self._asdict()), level=LEVEL)
+        return zstd.compress(msgspec.json.encode(self._asdict()), level=LEVEL)
 
     @classmethod
     def parse(cls, content: bytes) -> Index:
@@ -57,15 +65,6 @@ class Index(NamedTuple):
         return all(first <= seq <= last for lasts in self.subjects.values() for seq in lasts.values())
 
 
-def _index(positions: _Positions) -> Index:
-    pages = {text_of(page): seqs for page, (seqs, _) in positions.items()}
-    subjects = {
-        text_of(page): dict(zip(texts_of([*lasts]), lasts.values(), strict=True))
-        for page, (_, lasts) in positions.items()
-    }
-    return Index(pages, subjects)
-
-
 class SegmentBuilder:
     """Builds a segment. Blocks are compressed while the next entries are read and encoded."""
 
@@ -77,12 +76,12 @@ class SegmentBuilder:
         self.lines: list[bytes] = []
         self._ends: list[RawEntry] = []
         self._digest = sha256()
-        self._positions: _Positions = defaultdict(lambda: ([], {}))
+        self._index = Index({}, {})
 
     def add(self, entries: Sequence[RawEntry]) -> None:
         """Add the next entries."""
         lines = encode_entries(entries)
-        _add_to_index(self._positions, lines)
+        self._index.add(lines)
         size = sum(map(len, lines.texts)) + len(lines.texts)
         self._packer.add(lines.texts, size)
         self.lines += lines.texts
@@ -115,8 +114,7 @@ class SegmentBuilder:
             previous=before.name if before else None,
             previous_sha256=before.chain.sha256 if before else None,
         )
-        index = _index(self._positions)  # while the last blocks are compressed
-        return Segment.of(chain, self.lines, self._packer.finish(), index, self._erased)
+        return Segment.of(chain, self.lines, self._packer.finish(), self._index, self._erased)
 
 
 class Segment(NamedTuple):
@@ -143,17 +141,6 @@ def _ref_of(entry: RawEntry) -> EventRef:
 
 def index_of(lines: Sequence[Line]) -> Index:
     """Return the index of these lines, without erased events."""
-    positions: _Positions = defaultdict(lambda: ([], {}))
-    _add_to_index(positions, Lines.of(lines))
-    return _index(positions)
-
-
-def _add_to_index(positions: _Positions, lines: Lines) -> None:
-    at = 0
-    for page, group in groupby(lines.pages):
-        end = at + len([*group])
-        if page:
-            seqs, lasts = positions[page]
-            seqs += lines.seqs[at:end]
-            lasts.update(zip(lines.subjects[at:end], lines.seqs[at:end], strict=True))
-        at = end
+    index = Index({}, {})
+    index.add(Lines.of(lines))
+    return index
