@@ -395,6 +395,23 @@ def test_a_narrow_window_does_not_scroll_sideways(open_console: Opened, served: 
 
 
 @pytest.mark.browser
+def test_long_names_fit_a_narrow_window(open_console: Opened, served: Served, bus: Bus) -> None:
+    """The names of a page, of its sources and of a scope may be as long as they can be."""
+    name = "shell:" + "p" * 122
+    bus.page(name).add("observation", "there")
+    bus.facts("s" * 118).assert_fact("shop", "runs_on", "Node 24")
+    console = open_console(served, width=360)
+    for view in (f"now?page={name}&without={'q' * 128}", f"memory?scope={'s' * 118}"):
+        window = console.open(f"#/{view}")
+        window.get_by_role("row", name=re.compile("there|Node 24")).wait_for()
+        assert window.evaluate("document.documentElement.scrollWidth") <= 360, view
+    window.keyboard.press("p")
+    entries = window.get_by_role("dialog").locator(".page-list")
+    expect(entries.get_by_role("button", name=name)).to_be_visible()
+    assert entries.evaluate("each => each.scrollWidth - each.clientWidth") == 0
+
+
+@pytest.mark.browser
 def test_every_view_link_is_visible_at_every_width(open_console: Opened, served: Served, bus: Bus) -> None:
     """No link is cut off, even with a long page name."""
     bus.page("shell:a-page-with-a-long-name").add("observation", "there")
