@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 from pydantic import Field
 
 from scratchbus import EVENT_KINDS, Event, NewObservation, Observation
-from scratchbus.errors import InvalidField, InvalidId, InvalidPosition, ScratchbusError
+from scratchbus.errors import InvalidField, InvalidId, InvalidPosition, LogRewound, PositionLost, ScratchbusError
 from scratchbus.mcp.answers import (
     AddedIds,
     AddedObservation,
@@ -178,7 +178,7 @@ class ObservationTools(ToolGroup):
                     return {"changes": changes, "next_cursor": changes[-1]["position"], "has_more": True}
                 changes.append(happened(event, _subject_of(event, view)))
                 reached = max(reached, event.position)
-        except InvalidPosition:
+        except (InvalidPosition, PositionLost, LogRewound):
             raise no_cursor(cursor) from None
         return {"changes": changes, "next_cursor": str(reached), "has_more": False}
 

@@ -314,6 +314,13 @@ async def test_the_cursor_of_changes_since_passes_the_events_of_other_pages(conn
         assert [each["id"] for each in (await agent.do("changes_since", cursor=position))["changes"]] == [id]
 
 
+@pytest.mark.parametrize("cursor", ["1-1", "9999999999999-9"])
+async def test_changes_since_a_position_that_the_log_does_not_have_says_to_start_again(connect: Connect, cursor: str):
+    async with connect() as agent:
+        await agent.do("add_observation", type="observation", content="x")
+        assert "start again without a cursor" in await agent.fail("changes_since", cursor=cursor)
+
+
 async def test_changes_since_includes_the_memories_of_a_session_page(connect: Connect):
     async with connect(page="session:s1", session="s1") as agent:
         start = await agent.do("changes_since")
