@@ -107,7 +107,7 @@ def check_times(document: Mapping[str, Any], *names: str) -> None:
     for name in names:
         value = document.get(name)
         if isinstance(value, str) and not _is_time(value):
-            detail = f"{name}: {value[:100]!r} is not a time; write ISO 8601 with a zone, such as 2026-01-31T12:00:00Z"
+            detail = f"{name}: {value[:100]!r} is not {patterns.MEANINGS[patterns.TIME]}"
             raise Refusal(422, "invalid-field", detail, field=name)
 
 

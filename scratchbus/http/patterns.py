@@ -62,7 +62,7 @@ _TIME: Final = (
     r"(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])"
 )
 _WRITE_TIME: Final = "write ISO 8601 with a zone, such as 2026-01-31T12:00:00Z"
-TIME: Final = explain(f"a time; {_WRITE_TIME}", f"^{_TIME}$")
+TIME: Final = explain(f"a time from 1970 to 8999; {_WRITE_TIME}", f"^{_TIME}$")
 """A time of RFC 3339, with its zone, from 1970 to 8999."""
 
 _STREAM_ID: Final = "[0-9]{1,15}-[0-9]{1,15}"

@@ -173,6 +173,12 @@ def test_a_time_without_a_zone_is_refused(http, page, field):
     assert with_zone.json()[field] == "2030-01-01T00:00:00Z"
 
 
+def test_a_time_after_the_last_year_is_explained(http, page):
+    """Programs write the year 9999 for "never"."""
+    refused = http.post(f"/pages/{page}/observations", json={**NEW, "expires_at": "9999-12-31T23:59:59Z"})
+    assert refused.json()["detail"].startswith("expires_at: '9999-12-31T23:59:59Z' is not a time from 1970 to 8999;")
+
+
 @pytest.mark.parametrize("name", ["since", "at"])
 def test_a_moment_without_a_zone_is_refused(http, page, name):
     refused = http.get(f"/pages/{page}/observations", params={name: "2026-01-01T00:00:00"})
