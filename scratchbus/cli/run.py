@@ -138,6 +138,8 @@ class _DaemonGroup(BusGroup):
         names = self.list_commands(ctx)
         if args[0] not in names and not ctx.resilient_parsing:
             ctx.fail(f"there is no daemon {args[0]!r}; choose one of: {', '.join(names)}")
+        if not ctx.resilient_parsing and not {*ctx.help_option_names} & {*args}:  # help needs no settings
+            _check_config(ctx.ensure_object(Invocation))
         return super().resolve_command(ctx, args)
 
 
@@ -162,10 +164,14 @@ def run(context: click.Context, invocation: Invocation) -> None:
     context.default_map = {str(context.invoked_subcommand): options}
 
 
-def _pass_on(invocation: Invocation) -> None:
-    """Tell daemons by the environment what they have no options for. Raises SettingsError for a bad file."""
+def _check_config(invocation: Invocation) -> None:
+    """Raise SettingsError for a bad settings file; an error that a daemon finds would blame the variable."""
     if invocation.config is not None:
-        invocation.settings()  # an error that a daemon finds would blame the variable
+        invocation.settings()
+
+
+def _pass_on(invocation: Invocation) -> None:
+    """Tell daemons by the environment what they have no options for."""
     os.environ |= given(SCRATCHBUS_BUS=invocation.bus, SCRATCHBUS_CONFIG=invocation.config)
 
 
@@ -258,5 +264,6 @@ def demo(context: click.Context, invocation: Invocation, url: str | None, log: s
     url = invocation.url if url is None else url
     if url is None and given(bus=invocation.bus, config=invocation.config):
         raise click.UsageError("--bus and --config are for an engine of yours; give --url too, or leave them out")
+    _check_config(invocation)
     _pass_on(invocation)
     context.exit(_load(".demo").run_demo(log, url, as_json=invocation.as_json, serve=served))

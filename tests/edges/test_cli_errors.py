@@ -174,6 +174,13 @@ def test_bad_input_is_explained_and_nothing_is_written(cli: Cli, arguments: list
     assert len(cli.json("tail").documents) == 1
 
 
+@pytest.mark.parametrize("option", ["-h", "--help"])
+def test_help_of_a_daemon_needs_no_settings_file(cli: Cli, option: str):
+    shown = cli.process("--config", "/nowhere.yaml", "run", "projector", option)
+    assert (shown.code, shown.err) == (0, "")
+    assert shown.out.startswith("Usage: ")
+
+
 def test_an_invalid_types_file_is_reported_with_its_line(cli: Cli, tmp_path: Path):
     file = tmp_path / "types.yaml"
     file.write_text("types:\n  mine:\n    priorty: 3\n")
