@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 import time
 
 import pytest
@@ -12,6 +11,7 @@ import pytest
 from scratchbus.domain.json_schema import SchemaProblem, compile_schema, schema_problem, value_problem
 from scratchbus.domain.registry_yaml import parse_registry
 from scratchbus.errors import InvalidField, RegistryError
+from tests import launcher
 
 BACKTRACKS = "^(a+)+$"
 """Python's `re` takes twice as long for each additional letter."""
@@ -48,7 +48,7 @@ except Exception as problem:
 else:
     print("valid")
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=20, check=True)
+    done = subprocess.run(launcher.command("-c", code), capture_output=True, timeout=20, check=True)
     assert done.stdout.decode().strip() == ("InvalidField" if keyword == "pattern" or has_schema else "valid")
 
 

@@ -11,7 +11,7 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -139,10 +139,9 @@ def test_a_closed_pipe_ends_the_command_quietly(cli: Cli, home: Path):
             assert process.stderr.read() == b""
 
 
-def run_in_shell(cli: Cli, command: str) -> tuple[int, str, str]:
+def run_in_shell(cli: Cli, command: str, program: Sequence[str] = PROGRAM) -> tuple[int, str, str]:
     """Run a shell command in which `$scratchbus` is the command line; return its exit code and output."""
-    program = shlex.join([*COLD, "--page", cli.page])
-    script = command.replace("$scratchbus", program)
+    script = command.replace("$scratchbus", shlex.join([*program, "--page", cli.page]))
     usual = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}  # some machines set it
     done = subprocess.run(  # noqa: S602  # shells are under test
         script, shell=True, cwd=ROOT, env=usual, capture_output=True, text=True, timeout=PATIENCE
@@ -183,13 +182,27 @@ def test_a_token_that_cannot_be_printed_is_not_kept(cli: Cli, tmp_path: Path, as
     assert cli("mcp", "token", "list", "--tokens", str(tmp_path / "tokens.yaml")).out == ""
 
 
+_EACH = """
+import sys
+from scratchbus.cli import main
+for command in sys.argv[2:]:
+    assert main(["--page", sys.argv[1], *command.split()]) == 0
+    print(end="\\0")
+"""
+"""Runs commands one after the other in one process, whose output has the encoding that it starts with."""
+
+
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "ascii:surrogateescape"])  # the last one: of LC_ALL=C
 def test_characters_that_the_output_cannot_encode_are_escaped(cli: Cli, encoding: str):
     cli.json("resolve", cli.add("日本"))  # a tail has an arrow too
-    outputs = {}
-    for command in ("list", "list --json", "tail --format csv", "tail --format jsonl", "tail"):
-        code, outputs[command], errors = run_in_shell(cli, f"PYTHONIOENCODING={encoding} $scratchbus {command}")
-        assert (code, errors) == (0, ""), command
+    commands = ("list", "list --json", "tail --format csv", "tail --format jsonl", "tail")
+    done = subprocess.run(
+        [sys.executable, "-c", _EACH, cli.page, *commands],
+        cwd=ROOT, env={**os.environ, "PYTHONIOENCODING": encoding}, capture_output=True, text=True, timeout=PATIENCE,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    outputs = dict(zip(commands, done.stdout.split("\0"), strict=False))
+    for command in commands:
         assert r"\u65e5\u672c" in outputs[command], command
     assert json.loads(outputs["list --json"])["content"] == "日本"
     exported = [json.loads(line) for line in outputs["tail --format jsonl"].splitlines()]
@@ -197,10 +210,10 @@ def test_characters_that_the_output_cannot_encode_are_escaped(cli: Cli, encoding
 
 
 def test_closed_streams_act_like_the_null_device(cli: Cli):
-    assert run_in_shell(cli, "$scratchbus add observation one --source a >&-") == (0, "", "")
-    assert run_in_shell(cli, "$scratchbus show ZZZZZZ 2>/dev/full") == (3, "", "")
-    assert run_in_shell(cli, "$scratchbus show ZZZZZZ 2>&-") == (3, "", "")
-    assert run_in_shell(cli, "$scratchbus list <&- >&- 2>&-") == (0, "", "")
+    assert run_in_shell(cli, "$scratchbus add observation one --source a >&-", COLD) == (0, "", "")
+    assert run_in_shell(cli, "$scratchbus show ZZZZZZ 2>/dev/full", COLD) == (3, "", "")
+    assert run_in_shell(cli, "$scratchbus show ZZZZZZ 2>&-", COLD) == (3, "", "")
+    assert run_in_shell(cli, "$scratchbus list <&- >&- 2>&-", COLD) == (0, "", "")
     assert [one["content"] for one in cli.json("list").documents] == ["one"]
 
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 import atexit
 import json
 import os
-import re
 import socket
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +17,7 @@ from typing import Any
 import httpx2
 
 from scratchbus import Bus
+from tests import launcher
 from tests.waiting import eventually
 
 SHARDS = 4
@@ -29,11 +28,12 @@ atexit.register(CLIENT.close)
 
 @dataclass
 class Served:
-    """A server process, by the address of its API; `headers` go with each request."""
+    """A server, by the address of its API; `headers` go with each request, and `pid` is its process."""
 
     api: str
     process: subprocess.Popen[str]
     headers: dict[str, str] = field(default_factory=dict)
+    pid: int = 0
 
     def request(self, method: str, path: str, body: Any = None, **headers: str) -> httpx2.Response:
         """Send a request, with its body as JSON."""
@@ -50,8 +50,7 @@ class Served:
 
     def kill(self) -> None:
         """Kill the process, as in a crash."""
-        self.process.kill()
-        self.process.wait()
+        launcher.kill(self.process)
 
 
 @dataclass
@@ -65,17 +64,16 @@ class ServedBus:
     @contextmanager
     def serve(self, *options: str, **headers: str) -> Iterator[Served]:
         """Run a server until the block ends."""
-        command = [sys.executable, "-m", "scratchbus.cli", "--url", self.url, "serve", "--listen", "0", "--no-open"]
+        command = launcher.command(
+            "-m", "scratchbus.cli", "--url", self.url, "serve", "--listen", "0", "--no-open", "--json", *options
+        )
         environment = os.environ | {"SCRATCHBUS_BUS": self.name, "SCRATCHBUS_SHARDS": str(SHARDS)}
-        with subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True, env=environment) as process:
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
             try:
-                assert process.stdout is not None
-                output = ""
-                while (found := re.search(r"http://\S+/api/v1", output)) is None:
-                    line = process.stdout.readline()
-                    assert line, f"the server ended: {output}"
-                    output += line
-                yield Served(found[0], process, headers)
+                line = process.stdout.readline()
+                assert line, "the server did not start"
+                started = json.loads(line)
+                yield Served(f"{started['url']}/api/v1", process, headers, started["pid"])
             finally:
                 process.kill()
 

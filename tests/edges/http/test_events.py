@@ -244,7 +244,7 @@ def open_streams(server):
 
 
 def resident_memory(server):
-    status = Path(f"/proc/{server.process.pid}/status").read_text()
+    status = Path(f"/proc/{server.pid}/status").read_text()
     return int(re.search(r"VmRSS:\s+(\d+)", status)[1])
 
 
