@@ -75,9 +75,11 @@ class Running:
         while not condition():
             assert time.monotonic() < deadline, f"no {what} within {within} s; the output is {self.seen.decode()}"
             if select.select([self._output], [], [], 0.02)[0]:
-                try:
-                    self.seen += os.read(self._output, 65536)
-                except OSError:  # the terminal's other end is closed
+                data = b""
+                with suppress(OSError):  # the terminal's other end is closed
+                    data = os.read(self._output, 65536)
+                self.seen += data
+                if not data:
                     time.sleep(0.01)
 
     def _read_rest(self) -> None:
