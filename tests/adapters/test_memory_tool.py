@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import tempfile
 import threading
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -15,20 +17,23 @@ from scratchbus import AsyncBus, Bus
 from scratchbus.adapters.memory_tool import MemoryTool
 from scratchbus.adapters.memory_tool_async import AsyncMemoryTool
 from scratchbus.errors import InvalidField
-from scratchbus.telemetry.lazy import lazy
 from tests.inspection import log_length
-
-if TYPE_CHECKING:
-    from anthropic import tools as sdk
-
-    from scratchbus.adapters import anthropic as adapter
-else:  # the SDK takes two seconds to import, in every process that collects tests
-    sdk = lazy("anthropic.tools")
-    adapter = lazy("scratchbus.adapters.anthropic")
 
 pytestmark = pytest.mark.engines("memory")
 
 HEAD = "Here're the files and directories up to 2 levels deep in"
+
+
+@pytest.fixture(scope="module")
+def sdk() -> ModuleType:
+    """The tools of the SDK, which takes two seconds to import: too long for each process that collects tests."""
+    return import_module("anthropic.tools")
+
+
+@pytest.fixture(scope="module")
+def adapter() -> ModuleType:
+    """The adapter for the SDK."""
+    return import_module("scratchbus.adapters.anthropic")
 
 
 @pytest.fixture
@@ -330,7 +335,7 @@ CALLS = st.one_of(
 
 @given(st.lists(CALLS, max_size=12))
 @settings(max_examples=40)
-def test_calls_have_the_same_effect_as_in_the_sdk(any_bus, calls):
+def test_calls_have_the_same_effect_as_in_the_sdk(any_bus, sdk, calls):
     with tempfile.TemporaryDirectory() as base:
         theirs = sdk.BetaLocalFilesystemMemoryTool(base)
         ours = MemoryTool(any_bus, f"sdk-{Path(base).name}")
@@ -352,7 +357,7 @@ def test_calls_have_the_same_effect_as_in_the_sdk(any_bus, calls):
     assert {text.path: text.content for text in found} == files
 
 
-def test_the_sdk_runs_the_tool(bus):
+def test_the_sdk_runs_the_tool(bus, sdk, adapter):
     tool = adapter.ScratchbusMemoryTool(bus, "s", cache_control={"type": "ephemeral"})
     assert tool.to_dict() == {"type": "memory_20250818", "name": "memory", "cache_control": {"type": "ephemeral"}}
     create = {"command": "create", "path": "/memories/a", "file_text": "1"}
@@ -363,7 +368,7 @@ def test_the_sdk_runs_the_tool(bus):
         tool.call({"command": "format"})
 
 
-async def test_the_sdk_runs_the_tool_with_asyncio():
+async def test_the_sdk_runs_the_tool_with_asyncio(adapter):
     async with AsyncBus.connect("memory://", bus="memory-tool", source="tester") as bus:
         tool = adapter.AsyncScratchbusMemoryTool(bus, "s")
         create = {"command": "create", "path": "/memories/a", "file_text": "1"}
