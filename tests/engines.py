@@ -7,7 +7,7 @@ A test that uses `connect`, `bus` or `page` runs once per engine, each time on a
   across shards. `make test-slow` also runs these tests on `memory`.
 - `@pytest.mark.engines(*ALL)`: tests of decisions in Lua scripts, such as guards, claims, idempotency keys, room on a
   page and imports. A script may behave differently in the fake engine, in Valkey (here with four shards) and in Redis
-  (with one).
+  (with one). With `memory="slow"`, only `make test-slow` runs them on `memory`.
 - `@pytest.mark.engines(*ONE)`: tests of Python code that processes what it has read, such as archives, pages of the
   past, poison and verification, and tests with hundreds of events, for which the fake engine is several times slower.
 - `@pytest.mark.engines("embedded")`, or other names: tests that need features of those engines.
@@ -66,10 +66,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Parametrize a test that needs an engine by its `engines` marker, or by the real and the fake engine."""
     if "topology" in metafunc.fixturenames:
         marker = metafunc.definition.get_closest_marker("engines")
-        names = marker.args if marker else ONE
-        engines = [_as_parameter(name, pytest.mark.real if name != "memory" else ()) for name in names]
-        if not marker:
-            engines.append(_as_parameter("memory", pytest.mark.slow))
+        names = marker.args if marker else (*ONE, "memory")
+        in_memory = pytest.mark.slow if marker is None or marker.kwargs.get("memory") == "slow" else ()
+        engines = [_as_parameter(name, in_memory if name == "memory" else pytest.mark.real) for name in names]
         metafunc.parametrize("topology", engines, scope="function", indirect=True)
 
 

@@ -49,7 +49,15 @@ def hint_uses(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.mark.damages_the_log
 @pytest.mark.engines(*ONE)
-@pytest.mark.parametrize(("seed", "blocks"), [(1, False), (2, False), (3, False), (4, True)])
+@pytest.mark.parametrize(
+    ("seed", "blocks"),
+    [
+        (1, False),
+        pytest.param(2, False, marks=pytest.mark.slow),
+        pytest.param(3, False, marks=pytest.mark.slow),
+        (4, True),
+    ],
+)
 def test_each_pick_is_the_first_ready_one(
     connect: Connect, clock: Clock, hint_uses: list[str], seed: int, blocks: bool
 ) -> None:
