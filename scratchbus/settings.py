@@ -221,7 +221,7 @@ def shipped(name: str) -> Path:
 
 def _from_caller(overrides: Mapping[str, Any]) -> dict[str, _Given]:
     for name in overrides.keys() - Settings.model_fields.keys():
-        raise SettingsError(f"{name}: unknown setting; use one of: {_known()}")
+        raise SettingsError(f"{name}: unknown setting; use one of: {', '.join(sorted(Settings.model_fields))}")
     return {
         name: _Given(_expanded(name, value, Path(), name), name)
         for name, value in overrides.items()
@@ -286,12 +286,7 @@ def _at_home(path: str | Path, where: str) -> Path:
         raise SettingsError(f"{where}: {shown(str(path))} has no known home directory; write the whole path") from None
 
 
-_WANTED = {
-    "path_type": "should be a path",
-    "bool_parsing": "should be a valid boolean, true or false",
-    "int_parsing": "should be a valid integer, such as 200",
-}
-"""What values should be, by the type of pydantic's error, where its message does not say how to write one."""
+_FORMS = {"bool_parsing": ", true or false", "int_parsing": ", such as 200"}
 
 
 def _reason(name: str, value: Any, problem: Mapping[str, Any]) -> str:
@@ -300,9 +295,6 @@ def _reason(name: str, value: Any, problem: Mapping[str, Any]) -> str:
         return str(cause).removeprefix(f"{name}: ")
     if cause is not None:
         return f"{shown(value)} is not valid here; {cause}"
-    wanted = _WANTED.get(problem["type"]) or problem["msg"].removeprefix("Input ").partition(", unable to ")[0]
+    wanted = "should be a path" if problem["type"] == "path_type" else problem["msg"].removeprefix("Input ")
+    wanted = wanted.partition(", unable to ")[0] + _FORMS.get(problem["type"], "")
     return f"{shown(value)} is not valid here; it {wanted}"
-
-
-def _known() -> str:
-    return ", ".join(sorted(Settings.model_fields))
