@@ -43,8 +43,7 @@ _MAX_COUNTED = 10_000  # levels
 _MAX_FLAT_NUMBER = 10**15  # JSON has the same digits for it as Python, as an int and as a float
 _STR, _NUMBERS, _SCALARS = frozenset({str}), frozenset({int, float}), frozenset({str, int, float, bool, type(None)})
 
-_is_plain = re.compile(PLAIN_LABEL).fullmatch
-_LONG_NUMBER = re.compile(rf"[0-9]{{{MAX_DIGITS + 1}}}")
+_is_plain, _LONG_NUMBER = re.compile(PLAIN_LABEL).fullmatch, re.compile(rf"[0-9]{{{MAX_DIGITS + 1}}}")
 _to_json = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode
 _TRIGGERS = ("type", "status", "tags")
 
@@ -275,12 +274,10 @@ def check_trigger(trigger: object) -> dict[str, Any] | None:
 
 def check_dedupe_key(key: object) -> str:
     """Return a dedupe key of 1 to 512 bytes."""
-    if not isinstance(key, str):
-        raise InvalidField("dedupe_key", f"{shown(key)} is not a text")
-    size = bytes_of("dedupe_key", key)
-    if not 0 < size <= MAX_KEY:
+    text = check_text("dedupe_key", key)
+    if not 0 < (size := bytes_of("dedupe_key", text)) <= MAX_KEY:
         raise InvalidField("dedupe_key", f"must have 1 to {MAX_KEY} bytes, not {size}")
-    return key
+    return text
 
 
 def check_memory_id(noun: str, id: object, field: str = "id", *other_nouns: str) -> str:
