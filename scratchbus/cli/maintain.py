@@ -42,9 +42,10 @@ def verify(invocation: Invocation) -> None:
     """Compare all data in the engine with the log.
 
     Prints one finding per line: its kind, where it is, and what is wrong. Writers continue meanwhile. Exits with 1 if
-    there is a finding; if there is none, --json prints one document of the kind `sound` that says how much was
-    compared. `scratchbus rebuild` repairs the state, `scratchbus repair` removes what is `foreign`. The log itself, and
-    what the append script keeps beside it (heads, room, keys), can only be restored from a backup.
+    there is a finding, and says on standard error what to do about each kind; if there is none, --json prints one
+    document of the kind `sound` that says how much was compared. `scratchbus rebuild` repairs the state, `scratchbus
+    repair` removes what is `foreign`. The log itself, and what the append script keeps beside it (heads, room, keys),
+    can only be restored from a backup.
     """
     with invocation.connect() as bus, progress_bar("Verifying") as progress:
         verified = bus.verify(progress)
@@ -60,6 +61,11 @@ def verify(invocation: Invocation) -> None:
             invocation.out.document({"kind": "sound", **compared})
         return
     invocation.out.note(f"{plural(verified.count, 'finding')} in {looked}.")
+    kinds: dict[str, dict[str, None]] = {}
+    for finding in verified.findings:
+        kinds.setdefault(finding.advice, {})[finding.kind] = None
+    for advice, named in kinds.items():
+        invocation.out.note(f"{', '.join(named)}: {advice}")
     raise click.exceptions.Exit(INTERNAL)
 
 

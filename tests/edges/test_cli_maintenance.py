@@ -51,6 +51,7 @@ def test_verify_lists_findings_and_exits_with_1(cli: Cli, bus: Bus):
     done = cli("verify")
     assert (done.code, done.out) == (INTERNAL, f"document {key} {id} is missing\n")
     assert done.err.startswith("1 finding in ")
+    assert done.err.endswith("document: run `scratchbus rebuild`\n")
     (found,) = cli("verify", "--json").documents
     assert found == {"kind": "document", "where": f"{key} {id}", "what": "is missing"}
     send(bus, "HSET", key, id, kept)

@@ -9,6 +9,21 @@ MAX_FINDINGS = 1_000
 """How many findings are listed; the others are only counted."""
 
 
+_ADVICE = {
+    kind: advice
+    for kinds, advice in (
+        ("document paged index due relation position snapshot rejected checkpoint", "run `scratchbus rebuild`"),
+        ("event", "find out who wrote it, upgrade, then run `scratchbus rebuild`"),
+        ("head room key page id gap order batch chain tail floor erased", "restore a backup of the engine"),
+        ("archive", "restore the file from a copy"),
+        ("import", "import the same file again"),
+        ("foreign", "find out who added it, then run `scratchbus repair`"),
+        ("unknown", "find out who wrote it; restore a backup if the number of shards was lost"),
+    )
+    for kind in kinds.split()
+}
+
+
 class Finding(NamedTuple):
     """A difference between the engine and the log.
 
@@ -20,6 +35,11 @@ class Finding(NamedTuple):
     kind: str
     where: str
     what: str
+
+    @property
+    def advice(self) -> str:
+        """What to do about all findings of this kind."""
+        return _ADVICE[self.kind]
 
 
 @dataclass(slots=True)
