@@ -20,9 +20,6 @@ from scratchbus.http.problems import Refusal, refusal
 HEAD_SECONDS: Final = 10.0
 """The seconds in which the head of a request has to arrive, from its first byte or from the connection's start."""
 
-BODY_SECONDS: Final = 30.0
-"""The seconds in which a body has to arrive, whether it is read or not."""
-
 MAX_HEAD: Final = 64 * 2**10
 """The most bytes of the head of a request: its URL and headers."""
 
@@ -136,8 +133,10 @@ class Protocol(HttpToolsProtocol):
             super().data_received(data)
         if self.transport.is_closing():
             return
-        if self._late is None and (self._is_head or self._is_body):
-            self._late = self.loop.call_later(HEAD_SECONDS if self._is_head else BODY_SECONDS, self._end_late)
+        if not self._is_head:
+            self._stop_waiting()
+        elif self._late is None:
+            self._late = self.loop.call_later(HEAD_SECONDS, self._end_late)
         if self._is_head and self._size > MAX_HEAD:
             self._refuse(_too_long())
         elif self._is_body and self._size > MAX_MESSAGE:
@@ -153,7 +152,6 @@ class Protocol(HttpToolsProtocol):
         if self.parser.offers_upgrade:
             return  # it comes again without the offer
         self._is_head, self._is_body = False, True
-        self._stop_waiting()
         if len(self.url) + sum(map(len, chain.from_iterable(self.headers))) > MAX_HEAD:
             self._problem = _too_long()
             raise self._problem
@@ -165,7 +163,6 @@ class Protocol(HttpToolsProtocol):
             return
         self._is_body = False
         self._size = 0
-        self._stop_waiting()
         super().on_message_complete()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGIApp) -> None:  # type: ignore[override]
@@ -191,10 +188,7 @@ class Protocol(HttpToolsProtocol):
 
     def _end_late(self) -> None:
         self._late = None
-        if self._is_body:
-            detail = f"the body did not arrive within {BODY_SECONDS:g} s; send it again"
-            self._refuse(Refusal(408, "request-timeout", detail))
-        elif self._size:
+        if self._size:
             self._refuse(Refusal(408, "request-timeout", f"the request did not arrive within {HEAD_SECONDS:g} s"))
         else:
             self.transport.close()  # nothing was asked

@@ -1,11 +1,12 @@
 """The checks that every request passes first: its host, its origin, its caller, and its size.
 
 A web page elsewhere must not use a server on this machine through its user's browser: unknown values of `Host` (DNS
-rebinding) and requests from other origins are refused. Bodies have a limit.
+rebinding) and requests from other origins are refused. Bodies have a limit, and time to arrive.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from typing import Final
 from urllib.parse import unquote_to_bytes
@@ -24,6 +25,9 @@ MAX_BODY: Final = 16 * 2**20
 
 MAX_PUBLIC_BODY: Final = 16 * 2**10
 """The most bytes of a body from an unknown caller, who logs in."""
+
+BODY_SECONDS: Final = 30.0
+"""The seconds in which a body has to arrive."""
 
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
@@ -67,10 +71,6 @@ class Guard:
                 await self._app(scope, receive, send)
             return
         answer = _GuardedResponse(scope, receive, send)
-        await self._answer(scope, receive, answer)
-        await answer.finish()
-
-    async def _answer(self, scope: Scope, receive: Receive, answer: _GuardedResponse) -> None:
         try:
             scope = await self._checked(scope)
             body = _limited(scope, receive, answer)
@@ -174,8 +174,6 @@ class _GuardedResponse:
         self._has_begun = False
         self._is_over = False
         self._headers = _PAGES if scope["path"] == "/" or scope["path"].startswith(_PUBLIC_FILES) else _ANSWERS
-        self._waits = False
-        self.has_unread_body = _has_body(scope)
         self.problem: Refusal | None = None
         self.only_head: anyio.CancelScope | None = None
 
@@ -191,10 +189,10 @@ class _GuardedResponse:
             await self._send(self._protected(message))
             if self.only_head is not None:
                 self._is_over = True
-                await self._send_part({"type": "http.response.body"})
+                await self._send({"type": "http.response.body"})
                 self.only_head.cancel()  # a stream would go on
         else:
-            await self._send_part(message)
+            await self._send(message)
 
     async def refuse(self, problem: Refusal) -> None:
         """Answer with a problem, unless another answer has begun."""
@@ -203,54 +201,47 @@ class _GuardedResponse:
         self._is_over = True
 
         async def send(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                await self._send(self._protected(message))
-            else:
-                await self._send_part(message)
+            await self._send(self._protected(message))
 
         await refusal(problem)(*self._request, send)
 
-    async def finish(self) -> None:
-        """End the answer once the whole request is there: a client may miss it if the connection closes earlier.
-
-        The limits of the connection end this (RFC 9112, 9.6).
-        """
-        if not self._waits:
-            return
-        _, receive = self._request
-        while (await receive()).get("more_body", False):
-            pass
-        await self._send({"type": "http.response.body"})
-
-    async def _send_part(self, message: Message) -> None:
-        self._waits = self.has_unread_body and not message.get("more_body", False)
-        await self._send({**message, "more_body": True} if self._waits else message)
-
     def _protected(self, message: Message) -> Message:
-        headers = list(message.get("headers", ()))
-        names = {name for name, _ in headers}
-        headers += [header for header in self._headers if header[0] not in names]
-        message["headers"] = headers
+        if message["type"] == "http.response.start":
+            headers = list(message.get("headers", ()))
+            names = {name for name, _ in headers}
+            headers += [header for header in self._headers if header[0] not in names]
+            message["headers"] = headers
         return message
 
 
 def _limited(scope: Scope, receive: Receive, answer: _GuardedResponse) -> Receive:
-    """Return a `receive` that refuses a body that is too long. Raises Refusal if its headers say so."""
+    """Return a `receive` that refuses a body that is too long or too slow. Raises Refusal if its headers say so."""
     limit = MAX_BODY if "caller" in scope["state"] else MAX_PUBLIC_BODY
-    content_length = dict(scope["headers"]).get(b"content-length", b"0")
+    content_length, is_chunked = b"0", False
+    for name, value in scope["headers"]:
+        if name == b"content-length":
+            content_length = value
+        is_chunked = is_chunked or name == b"transfer-encoding"
     if content_length.isdigit() and int(content_length) > limit:
         raise _too_long(limit)
-    if not answer.has_unread_body:
+    if content_length == b"0" and not is_chunked:
         return receive
+    deadline = asyncio.get_running_loop().time() + BODY_SECONDS
     size = 0
+    is_whole = False
 
     async def limited() -> Message:
-        nonlocal size
-        if not answer.has_unread_body:
+        nonlocal size, is_whole
+        if is_whole:
             return await receive()  # it waits for the client to leave
-        message = await receive()
+        try:
+            async with asyncio.timeout_at(deadline):
+                message = await receive()
+        except TimeoutError:
+            answer.problem = _too_slow()
+            raise answer.problem from None
         size += len(message.get("body", b""))
-        answer.has_unread_body = message.get("more_body", False)
+        is_whole = not message.get("more_body", False)
         if size > limit:
             answer.problem = _too_long(limit)
             raise answer.problem
@@ -259,14 +250,14 @@ def _limited(scope: Scope, receive: Receive, answer: _GuardedResponse) -> Receiv
     return limited
 
 
-def _has_body(scope: Scope) -> bool:
-    headers = dict(scope["headers"])
-    return b"transfer-encoding" in headers or headers.get(b"content-length", b"0") != b"0"
-
-
 def _too_long(limit: int) -> Refusal:
     detail = f"the body is larger than {limit:,} bytes; send several smaller ones"
     return Refusal(413, "body-too-large", detail, {"Connection": "close"})
+
+
+def _too_slow() -> Refusal:
+    detail = f"the body did not arrive within {BODY_SECONDS:g} s; send it again"
+    return Refusal(408, "request-timeout", detail, {"Connection": "close"})
 
 
 def hosts_of(host: str, port: int, names: Iterable[str], *, is_local: bool, is_secure: bool) -> frozenset[str] | None:

@@ -26,7 +26,7 @@ from starlette.requests import ClientDisconnect
 import scratchbus
 from scratchbus import Bus, NewObservation, new_id
 from scratchbus.daemon import counts
-from scratchbus.http import client_connections, problems
+from scratchbus.http import client_connections, guard, problems
 from scratchbus.http.app import declare_app
 from scratchbus.http.callers import SCOPES, LocalUser, TokenHolders
 from scratchbus.http.client_connections import MAX_MESSAGE, NOBODY, ClientConnection
@@ -345,18 +345,6 @@ class TestSizes:
         request = head(served.url, f"POST {path} HTTP/1.1", f"Content-Length: {self.BODY}")
         answer = send(served.url, [request])
         assert (answer.status, json.loads(answer.body)["type"]) == (413, "urn:scratchbus:problem:body-too-large")
-
-    def test_a_client_that_sends_the_whole_body_first_reads_the_refusal(self, served, page):
-        path = f"/api/v1/pages/{page}/observations"
-        where = urlsplit(served.url)
-        for how, body in (
-            (f"Content-Length: {MAX_BODY + 1}", b" " * (MAX_BODY + 1)),
-            ("Transfer-Encoding: chunked", b"%x\r\n%b\r\n0\r\n\r\n" % (MAX_BODY + 1, b" " * (MAX_BODY + 1))),
-        ):
-            with socket.create_connection((where.hostname, where.port), timeout=PATIENCE) as connection:
-                connection.sendall(head(served.url, f"POST {path} HTTP/1.1", how))
-                connection.sendall(body)
-                assert connection.recv(65536).startswith(b"HTTP/1.1 413")
 
     def test_a_chunked_body_is_cut_off_at_the_limit(self, served, page):
         path = f"/api/v1/pages/{page}/observations"
@@ -710,7 +698,7 @@ class TestSlowness:
 
     def test_the_default_timeouts_are_some_seconds(self):
         assert 5 <= client_connections.HEAD_SECONDS <= 15
-        assert 10 <= client_connections.BODY_SECONDS <= 60
+        assert 10 <= guard.BODY_SECONDS <= 60
         assert 10 <= client_connections.STALLED_SECONDS <= 120
 
     @pytest.mark.parametrize(
@@ -737,7 +725,7 @@ class TestSlowness:
             assert connection.recv(1) == b""
 
     def test_an_endless_body_is_refused(self, embedded_url, page, monkeypatch):
-        monkeypatch.setattr("scratchbus.http.client_connections.BODY_SECONDS", self.SECONDS)
+        monkeypatch.setattr("scratchbus.http.guard.BODY_SECONDS", self.SECONDS)
         path = f"/api/v1/pages/{page}/observations"
         with serving_here(embedded_url) as running:
             for how in ("Content-Length: 100000", "Transfer-Encoding: chunked"):
@@ -746,17 +734,8 @@ class TestSlowness:
                 assert answer.startswith(b"HTTP/1.1 408"), answer
                 assert b"urn:scratchbus:problem:request-timeout" in answer
 
-    def test_an_endless_body_of_an_answered_request_is_cut_off(self, embedded_url, monkeypatch):
-        monkeypatch.setattr("scratchbus.http.client_connections.BODY_SECONDS", self.SECONDS)
-        with serving_here(embedded_url) as running:
-            host = urlsplit(running.url).netloc  # and the connection is to stay open
-            first = f"POST /api/v1/nothing HTTP/1.1\r\nHost: {host}\r\nContent-Length: 100000\r\n\r\n"
-            answer = self.drip(running.url, first.encode(), b" ")
-        assert answer.startswith(b"HTTP/1.1 404"), answer
-        assert answer.count(b"HTTP/1.1") == 1
-
     def test_a_stream_whose_request_has_an_endless_body_ends(self, embedded_url, monkeypatch):
-        monkeypatch.setattr("scratchbus.http.client_connections.BODY_SECONDS", self.SECONDS)
+        monkeypatch.setattr("scratchbus.http.guard.BODY_SECONDS", self.SECONDS)
         with serving_here(embedded_url) as running:
             lines = ("Accept: text/event-stream", "Transfer-Encoding: chunked")
             answer = self.drip(running.url, head(running.url, "GET /api/v1/events HTTP/1.1", *lines), b"1\r\n \r\n")
