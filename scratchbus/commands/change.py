@@ -11,7 +11,7 @@ from scratchbus.commands.references import check_blockers
 from scratchbus.commands.rescheduling import FIELDS, Rescheduled, rescheduled, resumed
 from scratchbus.domain.checks import MAX_LABEL, check_size, check_tags
 from scratchbus.domain.given_observation import check_patch
-from scratchbus.domain.lifecycle import ARCHIVED, DEFAULT, Lifecycle
+from scratchbus.domain.lifecycle import ARCHIVED, Lifecycle
 from scratchbus.domain.models import CheckedBy, EventId, Given
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.observation_models import Changes, ObservationPatch
@@ -212,7 +212,7 @@ def _status_write(
     suffix: str = "",
 ) -> Write:
     """Return the write that changes the status of an observation."""
-    lifecycle, settings = lifecycle_of(kind, before), occasion.settings
+    lifecycle, settings = lifecycle_of(kind), occasion.settings
     status_class = lifecycle.class_of(status)
     archive_after = None
     if status_class == "closed" and settings.archive_after_ms is not None:
@@ -291,7 +291,7 @@ def clear_resolved(core: Core, page: str, arguments: dict[str, Any]) -> Step[Non
         kinds[name] = yield from type_or_none(core, name)
     writes = []
     for index, id in enumerate(command.ids):
-        lifecycle = lifecycle_of(kinds[found[id].type], found[id]) if id in found else DEFAULT
+        lifecycle = lifecycle_of(kinds[found[id].type] if id in found else None)
         event = occasion.event(Cleared, id, nth_suffix(index))
         closed = lifecycle.of_class("closed")
         writes.append(Write(event, Op.CLEAR, occasion.digest, allowed=closed, verb="cleared", lifecycle=lifecycle))

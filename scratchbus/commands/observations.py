@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from scratchbus.domain.event import Event
-from scratchbus.domain.lifecycle import DEFAULT, Lifecycle, StatusClass
+from scratchbus.domain.lifecycle import DEFAULT, Lifecycle
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.page_events import Added, Repeated, StatusChanged, Updated
 from scratchbus.domain.position import Position
@@ -106,15 +106,9 @@ def statuses_of(core: Core) -> set[str]:
     return {status for lifecycle in lifecycles for status in lifecycle.statuses}
 
 
-def lifecycle_of(kind: ObservationType | None, before: Observation | None = None) -> Lifecycle:
-    """Return the lifecycle of a type; the default one if the type was removed.
-
-    If it no longer has the status of the observation `before`, that may be archived.
-    """
-    lifecycle = kind.lifecycle if kind is not None else DEFAULT
-    return (
-        lifecycle if before is None else lifecycle.with_leftover(before.status, cast(StatusClass, before.status_class))
-    )
+def lifecycle_of(kind: ObservationType | None) -> Lifecycle:
+    """Return the lifecycle of a type; the default one if the type was removed."""
+    return kind.lifecycle if kind is not None else DEFAULT
 
 
 def finish(

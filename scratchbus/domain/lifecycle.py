@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, Literal, get_args
 
@@ -59,17 +59,6 @@ class Lifecycle:
     def of_class(self, status_class: StatusClass) -> frozenset[str]:
         """Return the statuses of a class."""
         return frozenset(status for status, its_class in self.statuses.items() if its_class == status_class)
-
-    def with_leftover(self, status: str, status_class: StatusClass) -> Lifecycle:
-        """Return this lifecycle with a status of an observation, which can only be archived if it is not known here."""
-        if status in self.statuses:
-            return self
-        targets = frozenset[str]() if status_class == "final" else frozenset({ARCHIVED})
-        return replace(
-            self,
-            statuses={**self.statuses, status: status_class},
-            transitions={**self.transitions, status: targets},
-        )
 
     def same_table(self, other: Lifecycle) -> bool:
         """Return whether both have the same statuses and transitions, regardless of name and order of `initial`."""

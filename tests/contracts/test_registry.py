@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from scratchbus.domain.registry_yaml import parse_registry
-from scratchbus.errors import InvalidField, InvalidTransition, RegistryError, TypeInUse, UnknownType, VersionConflict
+from scratchbus.errors import InvalidField, RegistryError, TypeInUse, UnknownType, VersionConflict
 from scratchbus.readmodel import registry_files, scope
 from scratchbus.scheduling.expiry import sweep
 from tests.inspection import log_length, send
@@ -166,45 +166,6 @@ def test_a_lifecycle_in_use_cannot_be_changed(bus, push):
     bus.page().archive(story.id)
     assert push(bus, other) is True
     assert bus.page().add("build_failed", "y").status == "red"
-
-
-LIGHTS = (
-    "    lifecycle:\n      statuses: {red: open, green: closed, broken: final}\n      initial: [red]\n"
-    "      transitions: {red: [green, broken], green: [archived]}\n"
-)
-
-
-def test_observation_with_a_status_of_an_older_lifecycle_can_be_archived_or_cleared(bus, push):
-    push(bus, ONE + LIGHTS)
-    page = bus.page()
-    kept, cleared, broken = (page.add("build_failed", text) for text in "abc")
-    page.resolve(kept.id)
-    page.resolve(cleared.id)
-    page.update(broken.id, status="broken")
-    push(bus, ONE)
-    with pytest.raises(
-        InvalidTransition, match="is green and cannot become active; from green it can become: archived"
-    ):
-        page.reopen(kept.id)
-    assert page.archive(kept.id).status == "archived"
-    page.clear_resolved(cleared.id)
-    assert page.get(cleared.id) is None
-    for change in page.archive, page.clear_resolved:
-        with pytest.raises(InvalidTransition, match="is broken and cannot be"):
-            change(broken.id)
-
-
-def test_addition_by_an_older_lifecycle_does_not_block_the_types(bus, connect, push):
-    push(bus, ONE + LIGHTS)
-    with connect() as writer:
-        assert writer.types.types["build_failed"].lifecycle.initial == ("red",)
-        push(bus, ONE)
-        late = writer.page().add("build_failed", "x")
-    assert late.status == "red"
-    with pytest.raises(TypeInUse, match="resolve or archive it first"):
-        push(bus, ONE + LIGHTS)
-    bus.page().archive(late.id)
-    assert push(bus, ONE + LIGHTS) is True
 
 
 def test_an_invalid_file_publishes_nothing(bus, push, tmp_path):
