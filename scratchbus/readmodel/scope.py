@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from scratchbus.domain.page_events import TypesChanged
 from scratchbus.engine.queues import Queues
 from scratchbus.engine.renewal import AsyncKeeper, Keeper
-from scratchbus.engine.steps import Step, ask, batches
+from scratchbus.engine.steps import Step, ask, ask_all, batches
 from scratchbus.errors import TypeInUse
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.keys import SYSTEM_PAGE
-from scratchbus.eventlog.lag import read_clock
+from scratchbus.eventlog.lag import end_of, in_ms
 from scratchbus.eventlog.layouts import Head
 from scratchbus.eventlog.tail_readers import AsyncFeeds, Feeds
 from scratchbus.readmodel.freshness import Freshness
@@ -190,7 +190,8 @@ def count_open(log: Log, type_name: str) -> Step[int]:
     count = 0
     for shard in range(log.shards):
         keys = log.keys(shard)
-        now = yield from read_clock(shard)
+        tail, clock = yield from ask_all(shard, [("GET", keys.tail), ("TIME",)])
+        now = max(in_ms(clock), end_of(tail, shard).ms)
         for page in (yield from page_names(keys)):
             ids = yield from ask(shard, "ZRANGE", keys.open(page), 0, -1)
             for batch in batches(ids, 1_000):

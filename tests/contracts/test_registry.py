@@ -139,6 +139,24 @@ def test_a_type_of_expired_observations_can_be_removed_before_they_are_swept(bus
     assert page.get(story.id).reason_code == "expired"
 
 
+def test_a_type_of_observations_that_never_expire_cannot_be_removed(bus, push):
+    push(bus, TWO)
+    bus.page().add("build_passed", "x", ttl="never")
+    with pytest.raises(TypeInUse):
+        push(bus, ONE)
+
+
+def test_a_type_of_expired_observations_can_be_removed_although_the_clock_was_set_back(bus, push, clock):
+    push(bus, TWO)
+    page = bus.page()
+    page.add("build_passed", "x", ttl="1m")
+    clock.advance("2m")
+    page.add("build_failed", "later")
+    clock.set(clock.ms - 90_000)
+    assert [each.content for each in page.active()] == ["later"]
+    assert push(bus, ONE) is True
+
+
 def test_clearing_asks_once_for_a_type_that_was_removed(bus, push, monkeypatch):
     push(bus, TWO)
     page, refreshes, refresh = bus.page(), [], scope.refresh_registry
