@@ -38,14 +38,14 @@ class Position(NamedTuple):
 
     def checked(self) -> Position:
         """Return it. Raises InvalidPosition if no log can have it, such as one with a float."""
-        if _TEXT.fullmatch(str(self)) is None or Position.parse(str(self)) != self:
+        if not all(type(part) is int and 0 <= part < 10**15 for part in self):
             raise InvalidPosition(f"{shown(self)} is not a position; its parts are whole numbers of up to 15 digits")
         return self
 
     @classmethod
     def before(cls, at: datetime) -> Position:
         """Return the position before all events at or after a time, on shard 0; a naive time counts as UTC."""
-        return cls(values.millis(at), 0)
+        return cls(max(0, values.millis(at)), 0)
 
     @property
     def at(self) -> datetime:

@@ -66,3 +66,14 @@ def test_a_time_of_another_zone_is_the_same_moment():
     noon = datetime(2026, 1, 31, 12, tzinfo=UTC)
     assert millis(noon) == millis(noon.astimezone(timezone(timedelta(hours=5)))) == millis(noon.replace(tzinfo=None))
     assert Position(millis(noon), 1).at == noon
+
+
+def test_no_event_is_before_1970():
+    assert Position.before(datetime(1960, 1, 1, tzinfo=UTC)) == START
+
+
+def test_parts_of_a_position_are_whole_numbers_of_up_to_15_digits():
+    assert Position(10**15 - 1, 1).checked() == (10**15 - 1, 1, 0)
+    for wrong in (Position(10**15, 1), Position(10**5_000, 1), Position(1, -1), Position(True, 1)):
+        with pytest.raises(InvalidPosition):
+            wrong.checked()
