@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping
-from contextlib import suppress
 from typing import Annotated, Any, NamedTuple, cast
 
 from scratchbus.commands.execution import Actor, Command, Occasion
@@ -20,7 +19,7 @@ from scratchbus.domain.position import START
 from scratchbus.domain.registry import ObservationType
 from scratchbus.domain.values import Duration, check_source, duration_ms, moment
 from scratchbus.engine.steps import Abandoned, Step
-from scratchbus.errors import EventIdReused, InvalidTTL, shown
+from scratchbus.errors import EventIdReused, InvalidTTL
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.bus_log import first_end
 from scratchbus.eventlog.lag import read_clock
@@ -30,12 +29,14 @@ from scratchbus.readmodel.scope import Core, type_of
 
 
 def _ttl_ms(ttl: object) -> int:
-    ms = None
-    with suppress(InvalidTTL):
+    try:
         ms = duration_ms(ttl)
+    except InvalidTTL as problem:
+        raise InvalidTTL(str(problem).replace(', or "never"', "")) from None
     if ms is None:
-        problem = f"ttl: {shown(ttl)} is not a valid duration here: a claim must have an end"
-        raise InvalidTTL(f'{problem}; use a number of seconds, or a duration such as "30s" or "10m", and renew it')
+        raise InvalidTTL(
+            'ttl: a claim must have an end; use a duration such as "30s" or "10m", and renew it with fence='
+        )
     return ms
 
 
