@@ -157,11 +157,10 @@ def _erase_one(
     for cache in (keys.cached_reads, keys.cached_folds):
         cache.pop(page, None)
     yield from _delete_dead_letters(core, tombstone)
-    if isinstance(last, Erased):  # nothing was appended, which would have waited for the replicas
-        try:
-            yield from confirm(core.log, keys.shard)
-        except NotReplicated as failure:
-            failures.append(failure)
+    try:
+        yield from confirm(core.log, keys.shard)  # the tombstone may be from another process, which did not wait
+    except NotReplicated as failure:
+        failures.append(failure)
     return tombstone
 
 

@@ -134,7 +134,7 @@ def _append(
     if after is not None and outcome.recalled is not None:
         yield from check_recalled(log, shard, writes, outcome.recalled)
     counts.append_took.add(time.monotonic() - started)
-    if copies and copies[0] < log.replicas:
+    if copies and copies[0] < log.replicas and outcome.idle is None:
         raise _not_replicated(log, copies[0], first, outcome)
     if outcome.wrote is not None:
         yield outcome.wrote

@@ -149,6 +149,25 @@ def test_an_unconfirmed_erasure_waits_again_when_it_is_called_again(bus: Bus, di
     assert [event.kind for event in direct.events()] == ["erased"]
 
 
+@pytest.mark.parametrize("request_number", [1, 2])  # later ones find the lease of the first
+def test_an_erasure_waits_for_replicas_of_a_tombstone_that_another_process_appends_meanwhile(
+    bus: Bus, direct: Bus, request_number: int
+) -> None:
+    seen, requests = direct.page().add("observation", "x"), count(1)
+
+    def erase_before(call: Call, send: Send) -> list[Any]:
+        if next(requests) == request_number:
+            direct.page().erase(seen.id, reason="asked for before")
+        return send()
+
+    with interposed(bus, erase_before), pytest.raises(NotReplicated):
+        bus.page().erase(seen.id, reason="asked for")
+
+
+def test_a_search_for_work_that_finds_none_needs_no_replicas(bus: Bus) -> None:
+    assert bus.page().claim_next() is None
+
+
 def test_a_retry_of_an_unconfirmed_deletion_of_an_unlisted_file_deletes_it(
     shared_server: Server, bus: Bus, tmp_path: Path
 ) -> None:
