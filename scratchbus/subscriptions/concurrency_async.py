@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 # blocking only:
 # from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-# from inspect import iscoroutine, iscoroutinefunction
+# from inspect import isasyncgen, iscoroutine, iscoroutinefunction, isgenerator
 # end
 from scratchbus.errors import InvalidInput, shown
 
@@ -35,10 +35,12 @@ def check_handler(handler: object) -> None:
 
 # blocking only:
 # def check_reply(reply: object) -> None:
-#     """Raise InvalidInput if a handler returned a coroutine: its event would be acked, and it never run."""
+#     """Raise InvalidInput if a handler returned a coroutine or generator, which has not run, so no ack may follow."""
 #     if iscoroutine(reply):
 #         reply.close()
-#         raise InvalidInput("the handler returned a coroutine, which this bus cannot run; call a plain function")
+#     elif not isgenerator(reply) and not isasyncgen(reply):
+#         return
+#     raise InvalidInput(f"the handler returned {shown(reply)}, which this bus cannot run; give a plain function")
 # end
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -146,14 +146,24 @@ def test_bad_declarations_are_refused(bus: Bus):
             source.run(print, concurrency=0)
 
 
-def test_event_of_a_handler_that_returns_a_coroutine_is_not_acked(bus: Bus, page: Page):
-    async def later(event: AnyEvent) -> None: ...
+async def later(event: AnyEvent) -> None: ...
 
+
+def in_steps(event: AnyEvent) -> Iterator[None]:
+    yield
+
+
+async def in_async_steps(event: AnyEvent) -> AsyncIterator[None]:
+    yield
+
+
+@pytest.mark.parametrize("handler", [lambda event: later(event), in_steps, in_async_steps])
+def test_event_of_a_handler_that_has_not_run_is_not_acked(bus: Bus, page: Page, handler: Callable[[AnyEvent], object]):
     page.add("observation", "one")
-    with bus.subscribe("s", max_attempts=1) as deliveries, running(partial(deliveries.run, lambda event: later(event))):
+    with bus.subscribe("s", max_attempts=1) as deliveries, running(partial(deliveries.run, handler)):
         eventually(lambda: bool(bus.dead_letters("s")))
     (letter,) = bus.dead_letters("s")
-    assert letter.reason.startswith("InvalidInput: the handler returned a coroutine, which this bus cannot run")
+    assert letter.reason.startswith("InvalidInput: the handler returned ")
 
 
 def test_what_is_no_handler_is_refused_before_an_event_is_lost(bus: Bus):
