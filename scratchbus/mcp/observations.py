@@ -178,8 +178,11 @@ class ObservationTools(ToolGroup):
                     return {"changes": changes, "next_cursor": changes[-1]["position"], "has_more": True}
                 changes.append(happened(event, _subject_of(event, view)))
                 reached = max(reached, event.position)
-        except (InvalidPosition, PositionLost, LogRewound):
+        except InvalidPosition:
             raise no_cursor(cursor) from None
+        except (PositionLost, LogRewound) as lost:
+            hint = "for the current state, call list_observations; for later changes, changes_since without a cursor"
+            raise type(lost)(f"{lost}. You may have missed changes: {hint}") from None
         return {"changes": changes, "next_cursor": str(reached), "has_more": False}
 
 

@@ -14,12 +14,13 @@ from mcp import Client
 from scratchbus import document_of
 from scratchbus.commands import read
 from scratchbus.engine.embedded import server
-from scratchbus.engine.steps import Step
+from scratchbus.engine.steps import Step, ask
 from scratchbus.errors import EngineUnreachable
 from scratchbus.mcp.groups import GROUPS
 from scratchbus.mcp.identity import Identity
 from scratchbus.mcp.sdk_server import server_of
 from scratchbus.mcp.workspace import Workspace
+from scratchbus.readmodel.catch_up import catch_up
 from scratchbus.telemetry.counters import counts
 from tests.edges.mcp.conftest import Agent, Connect, text_of, tool_names
 
@@ -314,11 +315,27 @@ async def test_the_cursor_of_changes_since_passes_the_events_of_other_pages(conn
         assert [each["id"] for each in (await agent.do("changes_since", cursor=position))["changes"]] == [id]
 
 
-@pytest.mark.parametrize("cursor", ["1-1", "9999999999999-9"])
-async def test_changes_since_a_position_that_the_log_does_not_have_says_to_start_again(connect: Connect, cursor: str):
+async def test_changes_since_a_trimmed_position_says_how_to_go_on(connect: Connect):
     async with connect() as agent:
         await agent.do("add_observation", type="observation", content="x")
-        assert "start again without a cursor" in await agent.fail("changes_since", cursor=cursor)
+        cursor = (await agent.do("changes_since"))["next_cursor"]
+        for _ in range(3):
+            await agent.do("add_observation", type="observation", content="x")
+        assert agent.bus is not None
+        await agent.bus.converse(catch_up(agent.bus.core.log, 0))
+        await agent.bus.converse(ask(0, "XTRIM", agent.bus.core.log.keys(0).log, "MAXLEN", 1))
+        refusal = await agent.fail("changes_since", cursor=cursor)
+        assert "trimmed past" in refusal
+        assert "for later changes, changes_since without a cursor" in refusal
+
+
+@pytest.mark.parametrize("cursor", ["1-1", "9999999999999-9"])
+async def test_changes_since_a_position_that_the_log_does_not_have_says_how_to_go_on(connect: Connect, cursor: str):
+    async with connect() as agent:
+        await agent.do("add_observation", type="observation", content="x")
+        refusal = await agent.fail("changes_since", cursor=cursor)
+        assert cursor in refusal
+        assert "for later changes, changes_since without a cursor" in refusal
 
 
 async def test_changes_since_includes_the_memories_of_a_session_page(connect: Connect):
