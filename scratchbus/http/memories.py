@@ -19,8 +19,7 @@ from scratchbus.http.problems import Refusal
 from scratchbus.http.schemas import COUNT, DATE_TIME, FLAG, REVISION, STRING, Schema, document, exact
 
 _IF_MATCH: Final = (
-    'The ETag of a read: the write is refused (412) if the revision has changed since. "0" is one that nobody has'
-    " written yet."
+    'The ETag of a read: the write is refused (412) if the revision has changed since. "0" is one that does not exist.'
 )
 _Revision = Annotated[str, StringConstraints(pattern=patterns.REVISION)]
 _Nothing = Annotated[

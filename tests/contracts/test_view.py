@@ -221,7 +221,6 @@ def test_a_page_is_read_again_after_a_failover_meanwhile(bus, page):
     assert [each.content for each in loaded.active(None)] == ["kept"]
 
 
-@pytest.mark.engines(*ONE)
 def test_a_page_is_read_a_few_times_although_each_read_is_interrupted_by_a_failover(bus, page, monkeypatch):
     added = page.add("observation", "one")
 
@@ -247,6 +246,7 @@ def test_a_view_reads_its_page_once(bus, page, monkeypatch):
         assert loads == ["main"]
 
 
+@pytest.mark.engines(*ONE)
 def test_readers_see_whole_batches_only(bus, page, connect, monkeypatch):
     monkeypatch.setattr(reader, "CHUNK", 7)  # so that every read tears a batch
     writer = connect("writer", max_observations=10_000).page()

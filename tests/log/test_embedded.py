@@ -30,7 +30,6 @@ print(ensure_running(Path(sys.argv[1])).pid, flush=True)
 LOCK_HOLDER = """\
 import sys
 from pathlib import Path
-from scratchbus import Bus
 from scratchbus.engine.embedded import directory as engine_directory
 engine_directory.try_lock(Path(sys.argv[1]) / engine_directory.START_LOCK)
 print("here", flush=True)
