@@ -185,7 +185,8 @@ def decide(
     if start is not None:
         expires_at = end_after(start, now, ttl, expires_at, recurs="every" in arguments)
         ttl = None
-    status, fence, argument = value_of("status", kind.initial_status), value_of("fence"), ""
+    status = value_of("status", kind.initial_status)
+    fence, argument = value_of("fence"), ""
     due = start or (settle(value_of("remind_at")) if "remind_at" in arguments else None)
     _check_values(settings, kind, status, value_of)
     status_class = lifecycle.statuses[status]
@@ -207,8 +208,6 @@ def decide(
         fields["status_class"] = status_class
     if kind.priority != _PRIORITY:
         fields["priority"] = kind.priority
-    if value_of("times", 1) != 1:
-        fields["times"] = arguments["times"]
     if ttl is not None:
         fields["ttl"] = ttl
     elif expires_at is not None:
@@ -292,7 +291,7 @@ _DEFAULTS = {name: default_of(field) for name, field in Added.model_fields.items
 _STATUS, _STATUS_CLASS, _PRIORITY = map(_DEFAULTS.__getitem__, ("status", "status_class", "priority"))
 """The default values of the fields that the type decides."""
 
-_DECIDED = frozenset({*GUARDS, "type", "source", "status", "times", "ttl", "expires_at"})
+_DECIDED = frozenset({*GUARDS, "type", "source", "status", "ttl", "expires_at"})
 """The arguments that are not in the body of the event, or not always as given."""
 
 _REQUIRED = [name for name, field in NewObservation.model_fields.items() if field.is_required()]
