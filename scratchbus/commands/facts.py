@@ -22,7 +22,6 @@ from scratchbus.domain.checks import (
     check_evidence,
     check_given_reason,
     check_label,
-    check_memory_id,
     check_own_event_id,
 )
 from scratchbus.domain.event import Event
@@ -34,7 +33,7 @@ from scratchbus.domain.relation_registry import SAME_AS, RelationRegistry
 from scratchbus.domain.schedule import varying_times
 from scratchbus.domain.time_checks import as_time
 from scratchbus.domain.times import settle
-from scratchbus.domain.values import MAX_BYTES, check_confidence
+from scratchbus.domain.values import MAX_BYTES, check_confidence, check_memory_id
 from scratchbus.engine.steps import Step, Wrote, batches
 from scratchbus.errors import Conflict, InvalidField, InvalidInput, NotFound, VersionConflict, shown
 from scratchbus.eventlog.append import append

@@ -10,14 +10,14 @@ from scratchbus.commands.execution import Occasion
 from scratchbus.commands.memory import append_new, edit, remove
 from scratchbus.commands.memory_edit import MemoryEdit, Revision, check_based_on
 from scratchbus.commands.memory_reads import read_memory
-from scratchbus.domain.checks import check_memory_id, check_not_blank, check_tags
+from scratchbus.domain.checks import check_not_blank, check_tags
 from scratchbus.domain.document import Remembered
 from scratchbus.domain.event import Event
 from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.memories import Note, NoteResult, NotesResult, TagsResult
 from scratchbus.domain.memory_events import NoteAdded, NoteDeleted, NoteUpdated
 from scratchbus.domain.models import CheckedBy, trusted
-from scratchbus.domain.values import SESSION_PAGES
+from scratchbus.domain.values import SESSION_PAGES, check_memory_id
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidField, NotFound, TooLarge, shown
 from scratchbus.projections.notebook import Notebook

@@ -11,14 +11,14 @@ from scratchbus.commands.memory import append_new
 from scratchbus.commands.memory_edit import MemoryEdit, is_retry
 from scratchbus.commands.memory_reads import read_memory
 from scratchbus.commands.sessions import has_ended
-from scratchbus.domain.checks import check_length, check_limit, check_memory_id, check_not_blank
+from scratchbus.domain.checks import check_length, check_limit, check_not_blank
 from scratchbus.domain.conversation_events import TurnAppended, TurnsCompacted
 from scratchbus.domain.conversations import MAX_COMPACTED, Turn, check_role
 from scratchbus.domain.event import Event
 from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.models import CheckedBy
 from scratchbus.domain.tasks import TaskId, task_id
-from scratchbus.domain.values import SESSION_PAGES, check_whole
+from scratchbus.domain.values import SESSION_PAGES, check_memory_id, check_whole
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidField, InvalidId, NotFound, TooLarge, shown
 from scratchbus.projections.conversation import Conversation

@@ -11,7 +11,7 @@ from typing import Any
 
 from scratchbus.domain.payloads import least_size, plain
 from scratchbus.domain.values import MAX_BYTES, check_event_id, check_id, check_whole
-from scratchbus.errors import InvalidField, InvalidId, TooLarge, UnknownField, key_text, shown
+from scratchbus.errors import InvalidField, TooLarge, UnknownField, key_text, shown
 
 MAX_LABEL = 256
 """The most characters in a tag, an owner or an action."""
@@ -43,7 +43,8 @@ _MAX_COUNTED = 10_000  # levels
 _MAX_FLAT_NUMBER = 10**15  # JSON has the same digits for it as Python, as an int and as a float
 _STR, _NUMBERS, _SCALARS = frozenset({str}), frozenset({int, float}), frozenset({str, int, float, bool, type(None)})
 
-_is_plain, _LONG_NUMBER = re.compile(PLAIN_LABEL).fullmatch, re.compile(rf"[0-9]{{{MAX_DIGITS + 1}}}")
+_is_plain = re.compile(PLAIN_LABEL).fullmatch
+_LONG_NUMBER = re.compile(rf"[0-9]{{{MAX_DIGITS + 1}}}")
 _to_json = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode
 _TRIGGERS = ("type", "status", "tags")
 
@@ -275,17 +276,10 @@ def check_trigger(trigger: object) -> dict[str, Any] | None:
 def check_dedupe_key(key: object) -> str:
     """Return a dedupe key of 1 to 512 bytes."""
     text = check_text("dedupe_key", key)
-    if not 0 < (size := bytes_of("dedupe_key", text)) <= MAX_KEY:
+    size = bytes_of("dedupe_key", text)
+    if not 0 < size <= MAX_KEY:
         raise InvalidField("dedupe_key", f"must have 1 to {MAX_KEY} bytes, not {size}")
     return text
-
-
-def check_memory_id(noun: str, id: object, field: str = "id", *other_nouns: str) -> str:
-    """Return the id of a memory: a noun such as `note`, `_` and a number. Raises InvalidId."""
-    nouns = "|".join((noun, *other_nouns))
-    if not isinstance(id, str) or not re.fullmatch(rf"(?:{nouns})_[0-9]{{1,16}}", id):
-        raise InvalidId(f"{field}: {shown(id)} is not the id of a {noun}; {noun} ids look like {noun}_1795256156929")
-    return id
 
 
 def check_given_reason(reason: object, advice: str) -> str:

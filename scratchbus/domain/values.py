@@ -146,6 +146,14 @@ def check_id(id: object, field: str = "id") -> str:
     raise InvalidId(f"{field}: {shown(id)} is not an observation id; ids are ULIDs of 26 characters")
 
 
+def check_memory_id(noun: str, id: object, field: str = "id", *other_nouns: str) -> str:
+    """Return the id of a memory: a noun such as `note`, `_` and a number. Raises InvalidId."""
+    nouns = "|".join((noun, *other_nouns))
+    if not isinstance(id, str) or not re.fullmatch(rf"(?:{nouns})_[0-9]{{1,16}}", id):
+        raise InvalidId(f"{field}: {shown(id)} is not the id of a {noun}; {noun} ids look like {noun}_1795256156929")
+    return id
+
+
 def delay_ms(value: object, field: str) -> int:
     """Return a delay in milliseconds, which may be 0. Raises InvalidTTL, for ``"never"`` too."""
     ms = None

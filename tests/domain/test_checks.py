@@ -19,7 +19,6 @@ from scratchbus.domain.checks import (
     check_ids,
     check_label,
     check_limit,
-    check_memory_id,
     check_names,
     check_not_blank,
     check_object,
@@ -29,6 +28,7 @@ from scratchbus.domain.checks import (
     check_text,
     check_trigger,
 )
+from scratchbus.domain.values import check_memory_id
 from scratchbus.errors import InvalidField, InvalidId, InvalidInput, TooLarge
 
 NUMBERS = st.integers() | st.floats() | st.sampled_from([10**15, 10**15 + 1, -(10**15), 1e15, -0.0, math.nan, math.inf])
