@@ -19,7 +19,7 @@ from scratchbus.domain.position import START
 from scratchbus.domain.registry import ObservationType
 from scratchbus.domain.values import Duration, check_source, duration_ms, moment
 from scratchbus.engine.steps import Abandoned, Step
-from scratchbus.errors import EventIdReused, InvalidTTL
+from scratchbus.errors import EventIdReused, InvalidTTL, shown
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.bus_log import first_end
 from scratchbus.eventlog.lag import read_clock
@@ -31,13 +31,13 @@ from scratchbus.readmodel.scope import Core, type_of
 def _ttl_ms(ttl: object) -> int:
     try:
         ms = duration_ms(ttl)
-    except InvalidTTL as problem:
-        raise InvalidTTL(str(problem).replace(', or "never"', "")) from None
-    if ms is None:
-        raise InvalidTTL(
-            'ttl: a claim must have an end; use a duration such as "30s" or "10m", and renew it with fence='
-        )
-    return ms
+    except InvalidTTL:
+        problem = f"{shown(ttl)} is not a valid duration here; use a positive number of seconds or"
+    else:
+        if ms is not None:
+            return ms
+        problem = "a claim must have an end; use"
+    raise InvalidTTL(f'ttl: {problem} a duration such as "30s" or "10m", and renew it with fence=')
 
 
 Term = Annotated[int, CheckedBy(_ttl_ms)]
