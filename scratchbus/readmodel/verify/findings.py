@@ -15,7 +15,10 @@ _ADVICE = {
         ("document paged index due relation position snapshot rejected checkpoint", "run `scratchbus rebuild`"),
         ("event", "find out who wrote it, upgrade, then run `scratchbus rebuild`"),
         ("head room key page id gap order batch chain tail floor erased", "restore a backup of the engine"),
-        ("archive", "restore the file from a copy"),
+        (
+            "archive",
+            "restore the file from a copy; if it is beyond its log, `scratchbus log-archive run` says what to do",
+        ),
         ("import", "import the same file again"),
         ("foreign", "find out who added it, then run `scratchbus repair`"),
         ("unknown", "find out who wrote it; restore a backup if the number of shards was lost"),
