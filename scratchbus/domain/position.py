@@ -37,7 +37,7 @@ class Position(NamedTuple):
         return cls(int(ms), int(seq), int(shard or 0))
 
     def checked(self) -> Position:
-        """Return it. Raises InvalidPosition if no log can have it, such as one with a float."""
+        """Return this position. Raises InvalidPosition unless its parts are whole numbers of up to 15 digits."""
         if not all(type(part) is int and 0 <= part < 10**15 for part in self):
             raise InvalidPosition(f"{shown(self)} is not a position; its parts are whole numbers of up to 15 digits")
         return self
