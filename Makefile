@@ -43,7 +43,7 @@ demo: $(VENV)/.demo ## show the whole pipeline at work; ARGS="--log FILE" to use
 	@$(BIN)/scratchbus demo $(ARGS)
 
 test: setup $(BUILT) ## run the tests, several at a time; ARGS goes to pytest
-	@$(BIN)/python -m pytest $(TESTED) --numprocesses 4 --dist worksteal $(ARGS)
+	@$(BIN)/python -m pytest $(TESTED) --numprocesses 3 --dist worksteal $(ARGS)
 
 test-slow: setup $(BUILT) ## run what takes longer: kills, floods, whole daemons, more tests on the fake engine; ARGS goes to pytest
 	@$(BIN)/python -m pytest $(TESTED) --numprocesses 4 --dist worksteal -m "slow and not (faults or browser)" $(ARGS)

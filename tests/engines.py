@@ -7,7 +7,7 @@ A test that uses `connect`, `bus` or `page` runs once per engine, each time on a
   across shards. `make test-slow` also runs these tests on `memory`.
 - `@pytest.mark.engines(*ALL)`: tests of decisions in Lua scripts, such as guards, claims, idempotency keys, room on a
   page and imports. A script may behave differently in the fake engine, in Valkey (here with four shards) and in Redis
-  (with one). With `memory="slow"`, only `make test-slow` runs them on `memory`.
+  (with one). Only `make test-slow` runs them on the engines named by `slow`, such as `slow=("memory",)`.
 - `@pytest.mark.engines(*ONE)`: tests of Python code that processes what it has read, such as archives, pages of the
   past, poison and verification, and tests with hundreds of events, for which the fake engine is several times slower.
 - `@pytest.mark.engines("embedded")`, or other names: tests that need features of those engines.
@@ -66,13 +66,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Parametrize a test that needs an engine by its `engines` marker, or by the real and the fake engine."""
     if "topology" in metafunc.fixturenames:
         marker = metafunc.definition.get_closest_marker("engines")
-        names = marker.args if marker else (*ONE, "memory")
-        in_memory = pytest.mark.slow if marker is None or marker.kwargs.get("memory") == "slow" else ()
-        engines = [_as_parameter(name, in_memory if name == "memory" else pytest.mark.real) for name in names]
+        names, slow = (*ONE, "memory"), ("memory",)
+        if marker is not None:
+            names, slow = marker.args, marker.kwargs.get("slow", ())
+        engines = [_as_parameter(name, is_slow=name in slow) for name in names]
         metafunc.parametrize("topology", engines, scope="function", indirect=True)
 
 
-def _as_parameter(name: str, marks: Any) -> Any:
+def _as_parameter(name: str, *, is_slow: bool) -> Any:
+    marks = [pytest.mark.slow] if is_slow else []
+    if name != "memory":
+        marks.append(pytest.mark.real)
     return pytest.param(_TOPOLOGIES[name], id=name, marks=marks)
 
 
@@ -159,6 +163,8 @@ def connect(request: pytest.FixtureRequest, engine: Engine, bus_name: str) -> It
 
     A test that damages the log on purpose is marked `damages_the_log`.
     """
+    if "tmp_path" in request.fixturenames:
+        request.getfixturevalue("tmp_path")  # so that it ends later: the bus may have an archive there
     opened: list[Bus] = []
 
     def new(source: str | None = "tester", **settings: Any) -> Bus:

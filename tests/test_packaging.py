@@ -217,6 +217,7 @@ def test_an_installed_wheel_runs_each_daemon(installed: Path):
     assert usages == [f"Usage: scratchbus run {name} [OPTIONS]" for name in daemons.NAMES]
 
 
+@pytest.mark.slow
 def test_an_installed_wheel_names_its_daemons(installed: Path):
     done = _run(installed, "run", "nobody")
     assert done.returncode == 2

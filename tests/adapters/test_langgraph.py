@@ -381,6 +381,7 @@ def test_an_empty_key_is_refused_as_empty(store: ScratchbusStore):
             use()
 
 
+@pytest.mark.slow
 def test_more_items_than_fit_a_batch_are_put_in_order(store: ScratchbusStore):
     long = "x" * 60_000
     store.batch([PutOp(("s",), f"k{n}", {"n": n, **({"text": long} if n < 130 else {})}) for n in range(1_100)])

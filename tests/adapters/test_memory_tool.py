@@ -333,6 +333,7 @@ CALLS = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(CALLS, max_size=12))
 @settings(max_examples=40)
 def test_calls_have_the_same_effect_as_in_the_sdk(any_bus, sdk, calls):

@@ -78,6 +78,7 @@ def test_a_failure_midway_loses_nothing_and_archiving_resumes(bus: Bus, objects:
     assert len(objects.objects) == 3 * 4 + 1
 
 
+@pytest.mark.slow
 def test_a_truncated_object_is_damaged_at_every_event(bus: Bus, objects: Bucket) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("scratchbus.archive.blocks.BLOCK_BYTES", 1_000)

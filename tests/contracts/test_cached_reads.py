@@ -101,7 +101,7 @@ class Changes:
 
 @pytest.mark.damages_the_log
 @pytest.mark.engines(*ONE)
-@pytest.mark.parametrize(("seed", "limits"), [(0, [3]), (1, [None, 40]), (2, [3])])
+@pytest.mark.parametrize(("seed", "limits"), [pytest.param(0, [3], marks=pytest.mark.slow), (1, [None, 40]), (2, [3])])
 def test_cached_reads_equal_first_reads(
     connect: Connect, clock: Clock, tmp_path: Path, seed: int, limits: list[int | None]
 ):

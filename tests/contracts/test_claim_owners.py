@@ -12,7 +12,7 @@ from scratchbus.eventlog.writes import Op, Write
 from tests.engines import ALL
 from tests.inspection import all_events, log_length
 
-pytestmark = pytest.mark.engines(*ALL)
+pytestmark = pytest.mark.engines(*ALL, slow=("memory",))
 
 
 @pytest.fixture

@@ -247,6 +247,7 @@ def reads(monkeypatch):
     return reads
 
 
+@pytest.mark.slow
 def test_retried_dead_letters_are_read_some_at_a_time_and_once(bus, page, reads):
     added = fill(page, 5)
     positions = [each.position for each in added]

@@ -787,6 +787,7 @@ def test_second_call_finishes_an_erase_interrupted_before_the_archive(
     assert archived.verify().findings == []
 
 
+@pytest.mark.slow
 @pytest.mark.engines(*ONE)
 def test_events_that_an_erase_at_work_has_left_in_the_archive_are_no_finding(
     archived: Bus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -24,7 +24,7 @@ from tests.engines import ALL
 from tests.faults.interposing import interposed, losing_replies
 from tests.inspection import log_length
 
-pytestmark = pytest.mark.engines(*ALL)
+pytestmark = pytest.mark.engines(*ALL, slow=("memory",))
 
 READS = {
     "get", "list", "count", "counts", "active", "displaced", "trace", "consequences", "evidence", "exposure", "history",

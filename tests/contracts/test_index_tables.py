@@ -30,7 +30,7 @@ from tests.contracts.test_paging_out import fill, names_of, overtake_a_write, pa
 from tests.engines import ALL, ONE
 from tests.inspection import archive, assert_sound, documents, keys_of, project, send
 
-pytestmark = pytest.mark.engines(*ALL, memory="slow")
+pytestmark = pytest.mark.engines(*ALL, slow=("memory", "system"))
 
 FEW = 3
 

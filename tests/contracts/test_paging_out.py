@@ -42,7 +42,7 @@ from tests.faults.interposing import interposed
 from tests.inspection import archive, assert_sound, documents, forget, heads, keys_of, project, send, settle
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.engines(*ALL, memory="slow")
+pytestmark = pytest.mark.engines(*ALL, slow=("memory", "system"))
 
 
 def names_of(bus, page="main"):

@@ -25,7 +25,7 @@ from tests.engines import ALL
 from tests.inspection import raw_append, send
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.engines(*ALL)
+pytestmark = pytest.mark.engines(*ALL, slow=("memory",))
 
 
 @pytest.fixture

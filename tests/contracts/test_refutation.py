@@ -458,6 +458,7 @@ async def test_an_async_bus_refutes(engine, connect, bus_name):
     assert statuses(page, above) == ["pending_review"]
 
 
+@pytest.mark.slow
 @pytest.mark.damages_the_log
 def test_a_dependent_without_its_head_ends_the_retries(bus, page):
     other = bus.page("other")

@@ -29,7 +29,7 @@ from tests.faults.interposing import interposed
 from tests.inspection import all_events, forget, log_length, project
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.engines(*ALL)
+pytestmark = pytest.mark.engines(*ALL, slow=("memory",))
 
 PAST = datetime(2026, 1, 1, tzinfo=UTC)
 FUTURE = datetime(2099, 1, 1, tzinfo=UTC)

@@ -45,7 +45,7 @@ from tests.engines import ALL
 from tests.inspection import forget, keys_of, now_ms, raw_append, send
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.engines(*ALL)
+pytestmark = pytest.mark.engines(*ALL, slow=("memory", "system"))
 
 
 def fill(page, count, **more):

@@ -410,7 +410,7 @@ def test_ctrl_c_during_imports_exits_with_130(monkeypatch: pytest.MonkeyPatch):
     assert main(["active"]) == 130
 
 
-@pytest.mark.parametrize("with_signal", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("with_signal", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGTERM])
 def test_up_runs_projector_and_expirer_until_a_signal(cli: Cli, tmp_path: Path, with_signal: signal.Signals):
     own = ("--url", f"embedded:{tmp_path / 'up'}")
     try:
@@ -436,6 +436,7 @@ def test_up_in_memory_says_that_it_is_alone(cli: Cli):
         assert up.interrupt() == 0
 
 
+@pytest.mark.slow
 def test_up_continues_after_the_engine_dies(cli: Cli, tmp_path: Path):
     own = ("--url", f"embedded:{tmp_path / 'up'}")
     try:

@@ -176,6 +176,7 @@ def test_daemons_that_ctrl_c_ends_are_no_failure(directory):
             _Demo(directory, None, None, Report(Console()), None, 0.0)._stop(crew)
 
 
+@pytest.mark.slow
 def test_a_daemon_that_does_not_stop_logs_its_stacks(directory, monkeypatch):
     monkeypatch.setattr("daemons.demo_crew._STOP_SECONDS", 0.2)
     monkeypatch.setattr("daemons.demo_crew._STACKS_SECONDS", PATIENCE)

@@ -213,6 +213,7 @@ def load(server: Server) -> None:
         client.config_set("key-load-delay", "0")
 
 
+@pytest.mark.slow
 def test_a_loading_engine_raises_engine_loading(loading: tuple[Server, Bus]) -> None:
     server, bus = loading
     with pytest.raises(EngineLoading, match="try again in a moment"):

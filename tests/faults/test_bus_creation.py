@@ -32,6 +32,7 @@ def connect_all(server: Server, crew: Crew, bus: str, shards: list[int]) -> list
     return got
 
 
+@pytest.mark.slow
 def test_ten_concurrent_clients_create_one_bus(shared_server: Server, crew: Crew, bus_name: str) -> None:
     assert connect_all(shared_server, crew, bus_name, [4] * CLIENTS) == [4] * CLIENTS
     with Bus.connect(shared_server.url, bus=bus_name) as bus:

@@ -193,6 +193,7 @@ def test_ack_fsync_needs_every_master_to_sync(cluster: Cluster, bus_name: str) -
             ask(master, "CONFIG", "SET", "appendfsync", "everysec")
 
 
+@pytest.mark.slow
 def test_too_few_replicas_warn_on_connect_and_fail_every_write(
     cluster: Cluster, bus_name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -282,6 +283,7 @@ def test_scripts_wait_while_a_slot_is_half_moved(cluster: Cluster, bus: Bus) -> 
     assert check(bus) == []
 
 
+@pytest.mark.slow
 def test_moving_slots_under_load_loses_and_duplicates_nothing(cluster: Cluster, bus: Bus) -> None:
     name = bus.core.log.bus
     with Reading(cluster.url, name) as reading, Load(cluster.url, name, ack="replica") as load:

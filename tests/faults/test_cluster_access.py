@@ -94,6 +94,7 @@ def test_a_role_has_the_same_rights_on_a_cluster(cluster: Cluster, name: str) ->
     assert found == {user: "done" if user in wanted.roles else "forbidden" for user in READS}
 
 
+@pytest.mark.slow
 def test_daemons_with_the_projector_role_serve_all_shards(cluster: Cluster, bus: Bus) -> None:
     stop = threading.Event()
     with Bus.connect(url_of(cluster, "projector"), source="projector", sweep_interval="20ms") as mine:

@@ -76,6 +76,7 @@ def test_the_next_expirer_continues_after_a_kill(shared_server: Server, bus: Bus
     assert check(bus) == []
 
 
+@pytest.mark.slow
 def test_an_expiry_moved_during_sweeps_is_not_forgotten(shared_server: Server, bus: Bus, crew: Crew) -> None:
     """Repeats of a keyed observation extend its expiry again and again, while expirers and a projector run."""
     page = bus.page()

@@ -117,6 +117,7 @@ def test_documents_newer_than_the_checkpoint_are_not_built_upon(pair: Pair) -> N
     assert pair.new.page().get(changed.id).content == "changed"
 
 
+@pytest.mark.slow
 def test_a_projector_that_fails_over_leaves_no_ghosts(pair: Pair) -> None:
     with Proxy(pair.master) as proxy, Bus.connect(proxy.url, source="projector") as bus:
         stop = threading.Event()

@@ -32,7 +32,7 @@ def reviews(bus: Bus) -> list[str]:
     return [event.subject for event in events if getattr(event, "reason_code", None) == "reviewed"]
 
 
-@pytest.mark.parametrize("batches", range(4))
+@pytest.mark.parametrize("batches", [pytest.param(0, marks=pytest.mark.slow), 1, 2, 3])
 def test_the_expirer_completes_a_killed_refutation(shared_server: Server, bus: Bus, crew: Crew, batches: int) -> None:
     pages = [bus.page(name) for name in ("main", "a", "b", "c", "d")]
     wrong = pages[0].add("observation", "wrong")

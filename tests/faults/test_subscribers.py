@@ -122,6 +122,7 @@ def _succeeds(act: Callable[[], None]) -> bool:
         return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("begin", "end"),
     [

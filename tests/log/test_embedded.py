@@ -119,6 +119,7 @@ def test_ten_processes_that_start_at_once_get_one_server(directory):
     assert pids == {running.pid}
 
 
+@pytest.mark.slow
 def test_ten_processes_that_find_a_killed_server_get_one_new_server(directory):
     killed = ensure_running(directory)
     kill(killed)

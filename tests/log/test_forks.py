@@ -50,6 +50,7 @@ def wait_for_renewals(bus: Bus, id: str) -> None:
     eventually(lambda: sum(event.kind == "claimed" for event in bus.page().history(id)) >= 3)
 
 
+@pytest.mark.slow
 def test_a_forked_child_renews_its_claims(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
     renew_a_minute_at_each_check(monkeypatch)
     for number in range(2):
@@ -120,6 +121,7 @@ def test_a_forked_child_reads_the_archive_and_memories_while_the_parent_does(bus
         read()
 
 
+@pytest.mark.slow
 def test_a_forked_child_recalls_while_threads_of_its_parent_do(bus: Bus) -> None:
     notes, may_end = bus.notes("s1"), threading.Event()
     for number in range(100):

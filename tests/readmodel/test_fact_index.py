@@ -46,7 +46,7 @@ def test_names_of_an_entity_are_in_the_order_of_their_joins() -> None:
     assert groups == {n: [1, 2, 3, 4, 5] if n < 6 else [8, 9] for n in (1, 2, 3, 4, 5, 8, 9)}
 
 
-@pytest.mark.parametrize("is_backward", [False, True])
+@pytest.mark.parametrize("is_backward", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_an_entity_with_many_names_takes_no_longer_for_each(is_backward: bool) -> None:
     """One with 20,000 names took half a minute."""
     numbers = range(20_000)

@@ -131,6 +131,7 @@ async def test_a_token_has_one_server_and_no_lock_is_kept_once_it_is_open(tmp_pa
         tasks.cancel_scope.cancel()
 
 
+@pytest.mark.slow
 async def test_a_token_whose_workspace_opens_slowly_delays_no_other(
     tmp_path: Path, memory_url: str, page_name: str, monkeypatch: pytest.MonkeyPatch
 ):
