@@ -89,7 +89,7 @@ class Update(Command):
                     tags=fields.get("tags"),
                     blocked_by=fields.get("blocked_by"),
                     verb="rescheduled" if schedule.fields else "updated",
-                    lifecycle=lifecycle_of(kind),
+                    lifecycle=lifecycle_of(kind, before),
                     varying=varying_times(self.changes) if occasion.digest else frozenset(),
                 )
             )
@@ -212,8 +212,8 @@ def _status_write(
     suffix: str = "",
 ) -> Write:
     """Return the write that changes the status of an observation."""
-    lifecycle, settings = lifecycle_of(kind), occasion.settings
-    status_class = lifecycle.class_of(status)
+    lifecycle, settings = lifecycle_of(kind, before), occasion.settings
+    status_class = lifecycle_of(kind).class_of(status)
     archive_after = None
     if status_class == "closed" and settings.archive_after_ms is not None:
         archive_after = kind.archive_after_ms(settings.archive_after_ms) if kind else settings.archive_after_ms
@@ -291,7 +291,8 @@ def clear_resolved(core: Core, page: str, arguments: dict[str, Any]) -> Step[Non
         kinds[name] = yield from type_or_none(core, name)
     writes = []
     for index, id in enumerate(command.ids):
-        lifecycle = lifecycle_of(kinds[found[id].type] if id in found else None)
+        before = found.get(id)
+        lifecycle = lifecycle_of(kinds[before.type] if before is not None else None, before)
         event = occasion.event(Cleared, id, nth_suffix(index))
         closed = lifecycle.of_class("closed")
         writes.append(Write(event, Op.CLEAR, occasion.digest, allowed=closed, verb="cleared", lifecycle=lifecycle))

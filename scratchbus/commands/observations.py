@@ -106,9 +106,10 @@ def statuses_of(core: Core) -> set[str]:
     return {status for lifecycle in lifecycles for status in lifecycle.statuses}
 
 
-def lifecycle_of(kind: ObservationType | None) -> Lifecycle:
-    """Return the lifecycle of a type; the default one if the type was removed."""
-    return kind.lifecycle if kind is not None else DEFAULT
+def lifecycle_of(kind: ObservationType | None, observation: Observation | None = None) -> Lifecycle:
+    """Return the lifecycle of a type, or of one observation of it; the default one if the type was removed."""
+    lifecycle = kind.lifecycle if kind is not None else DEFAULT
+    return lifecycle if observation is None else lifecycle.of_observation(observation.status, observation.status_class)
 
 
 def finish(

@@ -41,7 +41,7 @@ def rescheduled(
         )
     if "remind_at" in changes and ("not_before" in changes or "every" in changes):
         raise InvalidField("remind_at", f"cannot be given together with {_first_field(changes)}; leave one of them out")
-    statuses = lifecycle_of(kind).of_class("open")
+    statuses = lifecycle_of(kind, before).of_class("open")
     if before.every is not None:
         return _recurring(changes, before, occasion, statuses)
     if "every" in changes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final, Literal, get_args
 
@@ -24,13 +24,14 @@ class Lifecycle:
 
     Every lifecycle has the final status `archived`. The bus archives from any open status if an observation expires,
     is displaced or is refuted; requests of callers must follow `transitions`. A status without transitions may be left
-    out there.
+    out there. `leftover` is a status that only one observation has; see `of_observation`.
     """
 
     name: str
     statuses: Mapping[str, StatusClass] = field(hash=False)
     initial: tuple[str, ...]
     transitions: Mapping[str, frozenset[str]] = field(hash=False)
+    leftover: str | None = None
 
     def __post_init__(self) -> None:
         """Make the tables read-only; `initial` keeps its order."""
@@ -59,6 +60,20 @@ class Lifecycle:
     def of_class(self, status_class: StatusClass) -> frozenset[str]:
         """Return the statuses of a class."""
         return frozenset(status for status, its_class in self.statuses.items() if its_class == status_class)
+
+    def of_observation(self, status: str, status_class: str) -> Lifecycle:
+        """Return the lifecycle of an observation whose stored status may be older than this lifecycle.
+
+        A closed status that this lifecycle lacks, or has with another class, can only be followed by `archived`.
+        """
+        if status_class != "closed" or self.statuses.get(status) == "closed":
+            return self
+        return replace(
+            self,
+            statuses={**self.statuses, status: "closed"},
+            transitions={**self.transitions, status: frozenset({ARCHIVED})},
+            leftover=status,
+        )
 
     def same_table(self, other: Lifecycle) -> bool:
         """Return whether both have the same statuses and transitions, regardless of name and order of `initial`."""

@@ -46,23 +46,25 @@ class RevisionConflict(VersionConflict):
 class InvalidTransition(Conflict):
     """The lifecycle does not allow this change of status."""
 
-    def __init__(self, id: str, from_status: str, to_status: str, allowed: Iterable[str]) -> None:
+    _verb = "become"
+
+    def __init__(
+        self, id: str, from_status: str, to_status: str, allowed: Iterable[str], is_leftover: bool = False
+    ) -> None:
         self.id = id
         self.from_status = from_status
         self.to_status = to_status
         self.allowed = sorted(allowed)
-        super().__init__(
-            f"{id} is {from_status} and cannot become {to_status}; from {from_status} it can become: "
-            f"{listed(self.allowed)}"
-        )
+        advice = f"from {from_status} it can become: {listed(self.allowed)}"
+        if is_leftover:
+            advice = "the lifecycle of its type no longer has this closed status, so it can only be archived or cleared"
+        super().__init__(f"{id} is {from_status} and cannot {self._verb} {to_status}; {advice}")
 
 
 class NotChangeable(InvalidTransition):
     """The observation's status does not allow this."""
 
-    def __init__(self, id: str, status: str, verb: str, allowed: Iterable[str]) -> None:
-        super().__init__(id, status, verb, allowed)
-        self.args = (f"{id} is {status} and cannot be {verb}; from {status} it can become: {listed(self.allowed)}",)
+    _verb = "be"
 
 
 class Claimed(Conflict):

@@ -78,7 +78,8 @@ def _refusal(page: str, room: int, write: Write, reason: str, details: list[obje
         case "status", [str(status), _]:
             lifecycle = write.lifecycle
             allowed = lifecycle.allowed_from(status) if lifecycle and status in lifecycle.statuses else frozenset[str]()
+            is_leftover = lifecycle is not None and status == lifecycle.leftover
             if write.op == "s":
-                return InvalidTransition(subject, status, write.status, allowed)
-            return NotChangeable(subject, status, write.verb, allowed)
+                return InvalidTransition(subject, status, write.status, allowed, is_leftover)
+            return NotChangeable(subject, status, write.verb, allowed, is_leftover)
     raise AssertionError(f"the append script answered {reason!r} {details!r}")

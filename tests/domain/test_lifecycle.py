@@ -67,6 +67,24 @@ def test_a_table_with_another_status_or_class_is_not_the_same(changes):
     assert not DEFAULT.same_table(Lifecycle("default", statuses, DEFAULT.initial, DEFAULT.transitions))
 
 
+@pytest.mark.parametrize(
+    ("status", "status_class"),
+    [("resolved", "closed"), ("active", "open"), ("archived", "final"), ("new", "open"), ("resolved", "open")],
+)
+def test_other_observations_have_the_lifecycle_of_their_type(status, status_class):
+    assert DEFAULT.of_observation(status, status_class) is DEFAULT
+
+
+@pytest.mark.parametrize("status", ["done", "active"])
+def test_a_closed_status_of_an_earlier_lifecycle_can_only_be_archived(status):
+    lifecycle = DEFAULT.of_observation(status, "closed")
+    assert (lifecycle.leftover, lifecycle.class_of(status)) == (status, "closed")
+    assert lifecycle.allowed_from(status) == {"archived"}
+    for other in DEFAULT.statuses.keys() - {status}:
+        assert lifecycle.sources_of(other) - {status} == DEFAULT.sources_of(other) - {status}
+        assert lifecycle.class_of(other) == DEFAULT.class_of(other)
+
+
 def test_the_default_lifecycle_can_always_close():
     assert never_closing(DEFAULT) == frozenset()
 
