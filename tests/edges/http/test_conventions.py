@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from datetime import date
 from importlib.resources import files
 from typing import Any
 
@@ -12,6 +13,7 @@ import httpx2
 import pytest
 
 from scratchbus import Bus, new_id
+from scratchbus.http import patterns
 from scratchbus.settings import MAX_BUDGET
 from tests.edges.http.conftest import Served, serving
 from tests.faults.servers import DURABLE, Server, embedded_binary
@@ -177,6 +179,40 @@ def test_a_time_after_the_last_year_is_explained(http, page):
     """Programs write the year 9999 for "never"."""
     refused = http.post(f"/pages/{page}/observations", json={**NEW, "expires_at": "9999-12-31T23:59:59Z"})
     assert refused.json()["detail"].startswith("expires_at: '9999-12-31T23:59:59Z' is not a time from 1970 to 8999;")
+
+
+def _days(year: int) -> Iterator[str]:
+    for month in range(14):
+        yield from (f"{year}-{month:02}-{day:02}" for day in range(33))
+
+
+def test_the_pattern_of_times_has_exactly_the_days_of_the_calendar():
+    for pattern in (patterns.TIME, patterns.MOMENT):
+        matches = re.compile(pattern).search
+        for year in (*range(1968, 2030), 2096, 2100, 2200, 2396, 2400, 3200, 3600, 5600, 7900, 8900, 8996, 8999, 9000):
+            for day in _days(year):
+                assert bool(matches(f"{day}T12:00:00Z")) == (_is_day(day) and 1970 <= year < 9000), day
+
+
+def _is_day(text: str) -> bool:
+    try:
+        return bool(date.fromisoformat(text))
+    except ValueError:
+        return False
+
+
+@pytest.mark.parametrize("day", ["2026-02-30", "2026-02-29", "2026-04-31"])
+def test_a_day_that_no_calendar_has_is_422(http, page, day):
+    time, path = f"{day}T12:00:00Z", f"/pages/{page}/observations"
+    for where, name in ((path, "since"), (path, "at"), (f"/pages/{page}/diff", "from"), ("/events/histogram", "until")):
+        refused = http.get(where, params={name: time})
+        assert (refused.status_code, slug(refused)) == (422, "invalid-request")
+        assert refused.json()["detail"].startswith(f"{name}: '{time}' is not a time")
+    for name in ("expires_at", "remind_at", "not_before"):
+        refused = http.post(path, json={**NEW, name: time})
+        assert (refused.status_code, refused.json()["field"]) == (422, name)
+    fact = {"subject": "api", "relation": "runs_on", "object": "Node 24", "valid_at": time}
+    assert http.post(f"/scopes/{page}/facts", json=fact).status_code == 422
 
 
 @pytest.mark.parametrize("name", ["since", "at"])
