@@ -63,11 +63,11 @@ class TakeClaim(Command):
         return [_guarded_write(occasion, event, Op.CLAIM, "claimed", self.fence, argument)]
 
 
-def claim(core: Core, page: str, arguments: Mapping[str, Any]) -> Step[Claim]:
-    """Claim an observation for a while, or renew one's own claim by its fence."""
+def claim(core: Core, page: str, arguments: Mapping[str, Any], replica_ms: int | None = None) -> Step[Claim]:
+    """Claim an observation for a while, or renew one's own claim by its fence; for `replica_ms` see `append`."""
     command = TakeClaim.parse(arguments)
     writes = command.decide(command.on(core, page), None, None)
-    appended = yield from append(core.log, page, writes)
+    appended = yield from append(core.log, page, writes, replica_ms=replica_ms)
     if appended.recalled is not None:
         (after,) = yield from recall_all(core, page, appended.recalled)
         return cast(Claim, after.claim)

@@ -51,9 +51,12 @@ def append(
     on_full: str = "displace",
     mode: _Mode = "all",
     meanwhile: _Meanwhile = None,
+    replica_ms: int | None = None,
 ) -> Step[Appended]:
     """Append events of one page; see `_append`."""
-    steps = _append(log, page, writes, room=room, on_full=on_full, mode=mode, meanwhile=meanwhile)
+    steps = _append(
+        log, page, writes, room=room, on_full=on_full, mode=mode, meanwhile=meanwhile, replica_ms=replica_ms
+    )
     return steps if tracing.active is None else tracing.active.publish(page, writes, steps)
 
 
@@ -64,7 +67,7 @@ def find_attempt(log: Log, page: str, writes: list[Write]) -> Step[list[Position
     """
     for write in writes:
         write.version = NEVER
-    steps = _append(log, page, writes, room=0, on_full="displace", mode="all", meanwhile=None)
+    steps = _append(log, page, writes, room=0, on_full="displace", mode="all", meanwhile=None, replica_ms=None)
     try:
         return (yield from steps).recalled
     except VersionConflict:
@@ -72,7 +75,15 @@ def find_attempt(log: Log, page: str, writes: list[Write]) -> Step[list[Position
 
 
 def _append(
-    log: Log, page: str, writes: list[Write], *, room: int, on_full: str, mode: _Mode, meanwhile: _Meanwhile
+    log: Log,
+    page: str,
+    writes: list[Write],
+    *,
+    room: int,
+    on_full: str,
+    mode: _Mode,
+    meanwhile: _Meanwhile,
+    replica_ms: int | None,
 ) -> Step[Appended]:
     """Append events of one page: all or none; in mode "each", all that are not refused.
 
@@ -80,7 +91,7 @@ def _append(
     open observations that the page may have, 0 for no limit. Raises the error of the first refused event. If a reply is
     lost, the events are looked up in the log before they are sent again, so none is appended twice. An EngineError has
     the id of the first event. `meanwhile` is called while the engine adds several observations; it may not be called
-    at all.
+    at all. `replica_ms` limits the wait for replicas, None as the log says, 0 for no wait.
     """
     if page == SYSTEM_PAGE and any(write.op != Op.PUT for write in writes):
         raise InvalidName(f"page: {page!r} is reserved for the bus's own events; write to another page")
@@ -95,7 +106,8 @@ def _append(
             event_id = write.event_or_draft.id.replace(ids.OPEN_END, log.id_bounds[shard])
             write.event_or_draft = write.event.placed(id=event_id)
     first = writes[0].event_or_draft.id
-    wait = (("WAIT", log.replicas, log.replica_ms),) if log.replicas else ()
+    wait_ms = log.replica_ms if replica_ms is None else replica_ms
+    wait = (("WAIT", log.replicas, wait_ms),) if log.replicas and wait_ms else ()
     scan, attempt = "", 0
     restored: dict[str, list[str]] = {}
     after = ids.earliest_bound(write.event_or_draft.id for write in writes) if writes[0].digest else None

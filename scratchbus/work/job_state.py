@@ -208,18 +208,16 @@ class JobState:
         )
 
     def keep(self) -> Step[None]:
-        """Renew the claim."""
+        """Renew the claim; other renewals do not wait until replicas have it."""
         started_at = time.monotonic()
         try:
             arguments = {"id": self.id, "by": self.claim.by, "ttl": self._ttl_ms / 1000, "fence": self.fence}
-            self.claim = yield from claims.claim(self._core, self.page, arguments)
+            self.claim = yield from claims.claim(self._core, self.page, arguments, replica_ms=0)
             self._renewed_at = started_at
         except (Claimed, StaleFence, InvalidTransition, NotFound) as problem:
             if self.is_out and not self._is_writing:  # else it ended regularly
                 self._is_lost = True
                 logger.warning("lost a claim", observation=self.id, reason=str(problem))
-        except NotReplicated:  # the engine has it, and hands the job to nobody else
-            self._renewed_at = started_at
         except TRANSIENT_ERRORS:
             self._not_before = started_at + NAP
 

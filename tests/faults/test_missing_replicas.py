@@ -141,6 +141,28 @@ def test_a_claim_renewed_without_replicas_is_renewed(bus: Bus, direct: Bus) -> N
         assert not job.is_due(time.monotonic())
 
 
+def test_a_renewal_of_a_claim_waits_for_no_replicas(bus: Bus, direct: Bus) -> None:
+    sent, confirm = list[Call](), confirming(1)
+
+    def around(call: Call, send: Send) -> list[Any]:
+        sent.append(call)
+        return confirm(call, send)
+
+    direct.page().add("observation", "x")
+    with interposed(bus, around), bus.work("repairs") as jobs:
+        job = next(jobs)
+        picked = job.claim
+
+        def lasts_longer() -> bool:
+            bus.converse(job.keep())
+            return job.claim.until > picked.until
+
+        sent.clear()
+        eventually(lasts_longer)
+        assert "WAIT" not in [command[0] for call in sent for command in call.commands]
+        assert job.claim == direct.page().get(job.id).claim
+
+
 def test_an_unconfirmed_erasure_waits_again_when_it_is_called_again(bus: Bus, direct: Bus) -> None:
     seen = direct.page().add("observation", "x")
     for _ in range(2):
