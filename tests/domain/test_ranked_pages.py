@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scratchbus.work.agenda import RankedPages
+from scratchbus.work.ranked_pages import RankedPages
 
 PAGES = st.sampled_from("abcdef")
 STEPS = st.lists(st.one_of(st.tuples(PAGES, st.integers(-3, 3)), st.tuples(PAGES, st.none())), max_size=300)
