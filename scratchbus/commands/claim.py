@@ -109,7 +109,7 @@ class ReleaseTerms(NamedTuple):
     reason: str | None = None
 
 
-TRIED = ReleaseTerms()
+TRIED, UNTRIED = ReleaseTerms(), ReleaseTerms(untried=True)
 
 _MAX_HINTS = 1_000  # kept by one process
 
@@ -118,12 +118,13 @@ class Picked(NamedTuple):
     """A picked observation and its claim.
 
     `asked_at` is when it was first requested, in monotonic seconds; the claim lasts for its full duration from then at
-    least.
+    least. `lacks_replicas`: too few replicas have confirmed the claim.
     """
 
     observation: Observation
     claim: Claim
     asked_at: float
+    lacks_replicas: bool = False
 
 
 def pick(
@@ -140,8 +141,8 @@ def pick(
     """Claim the next ready observation of a page: of the highest priority, and of these the newest.
 
     Ready ones are active, and neither claimed nor in backoff. Those below `min_priority` are skipped. For work, a named
-    instance also picks the one that it held before a restart, and a retry does not return one that was closed since.
-    Raises UnknownType.
+    instance also picks the one that it held before a restart, a retry does not return one that was closed since, and
+    a claim that too few replicas confirm within half of `ttl` is no error. Raises UnknownType.
     """
     holder, ttl_ms = core.by if by is None else check_source(by, "by"), _ttl_ms(ttl)
     check_own_event_id(event_id)
@@ -149,6 +150,7 @@ def pick(
         yield from type_of(core, name)
     takes_over = core.settings.instance is not None and work is not None
     left = (yield from first_end(core.log, core.log.shard(page))) if takes_over else START.stream_id
+    replica_ms = None if work is None else min(core.log.replica_ms, (ttl_ms + 1) // 2)
     hints, hint_key = core.pick_hints, (page, *wanted, left)
     next_due, below, hint = 0, "", hints.get(hint_key, "")
     while True:
@@ -160,7 +162,7 @@ def pick(
         write = _guarded_write(
             occasion, event, Op.PICK, "claimed", None, argument, allowed=wanted.types, tags=wanted.tags
         )
-        appended = yield from append(core.log, page, [write])
+        appended = yield from append(core.log, page, [write], replica_ms=replica_ms)
         hint = (appended.idle or appended).hint
         if appended.recalled is not None:
             (after,) = yield from recall_all(core, page, appended.recalled)
@@ -172,7 +174,7 @@ def pick(
                 yield Abandoned()
                 continue
             age_ms = (yield from read_clock(core.log.shard(page))) - appended.recalled[0].ms
-            return Picked(after, claim, asked_at - max(0.0, age_ms / 1000))
+            return Picked(after, claim, asked_at - max(0.0, age_ms / 1000), appended.lacks_replicas)
         if appended.idle is not None:
             next_due, below = min(filter(None, (next_due, appended.idle.soonest)), default=0), appended.idle.below
             if below:
@@ -183,7 +185,7 @@ def pick(
         row = appended.written[0]
         found = yield from _held_by(core, page, row.subject, row.fence)
         if found is not None:
-            return Picked(found, _claim(event, row), asked_at)
+            return Picked(found, _claim(event, row), asked_at, appended.lacks_replicas)
         next_due, below = 0, ""  # it was closed right after it was picked
         yield Abandoned()
 
@@ -219,6 +221,13 @@ class Release(Command):
         event = occasion.event(Released, self.id, **self.back._asdict())
         argument = f"{self.back.backoff}:{self.back.untried:d}:{self.by or occasion.by}"
         return [_guarded_write(occasion, event, Op.END_CLAIM, "released", self.fence, argument)]
+
+
+def put_back(core: Core, page: str, picked: Picked) -> Step[None]:
+    """Release a picked observation untried, without waiting for replicas."""
+    claim = picked.claim
+    command = Release.parse({"id": picked.observation.id, "by": claim.by, "back": UNTRIED, "fence": claim.fence})
+    yield from append(core.log, page, command.decide(command.on(core, page), None, None), replica_ms=0)
 
 
 class LinkAction(Command):

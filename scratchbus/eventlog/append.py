@@ -9,6 +9,7 @@ from itertools import chain
 from typing import Any, Literal
 
 from hiredis import pack_command
+from msgspec.structs import replace
 
 from scratchbus.domain.position import START, Position
 from scratchbus.engine.scripts import Command
@@ -91,7 +92,8 @@ def _append(
     open observations that the page may have, 0 for no limit. Raises the error of the first refused event. If a reply is
     lost, the events are looked up in the log before they are sent again, so none is appended twice. An EngineError has
     the id of the first event. `meanwhile` is called while the engine adds several observations; it may not be called
-    at all. `replica_ms` limits the wait for replicas, None as the log says, 0 for no wait.
+    at all. `replica_ms` limits the wait for replicas, 0 for none; then it is no error if too few confirm the events,
+    but the outcome `lacks_replicas`.
     """
     if page == SYSTEM_PAGE and any(write.op != Op.PUT for write in writes):
         raise InvalidName(f"page: {page!r} is reserved for the bus's own events; write to another page")
@@ -147,7 +149,9 @@ def _append(
         yield from check_recalled(log, shard, writes, outcome.recalled)
     counts.append_took.add(time.monotonic() - started)
     if copies and copies[0] < log.replicas and outcome.idle is None:
-        raise _not_replicated(log, copies[0], first, outcome)
+        if replica_ms is None:
+            raise _not_replicated(log, copies[0], first, outcome)
+        outcome = replace(outcome, lacks_replicas=True)
     if outcome.wrote is not None:
         yield outcome.wrote
     return outcome

@@ -255,6 +255,7 @@ class Appended(Struct, frozen=True, gc=False):
     """The outcome of an append. `recalled`: the events were in the log before, and only their positions are known.
 
     `wrote` is the first of these events that is in the log now. `displaced` has the ids displaced by each newcomer.
+    `lacks_replicas`: too few replicas confirmed them in the time that was given.
     `hint` tells the next pick with the same types and tags where nothing is free, if that is worth knowing; the script
     checks that it still holds.
     """
@@ -265,3 +266,4 @@ class Appended(Struct, frozen=True, gc=False):
     wrote: Wrote | None = None
     displaced: dict[str, tuple[str, ...]] = {}
     hint: str = ""
+    lacks_replicas: bool = False

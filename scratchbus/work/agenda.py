@@ -6,16 +6,19 @@ It never waits and has no connection; `Work` and `AsyncWork` drive it.
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from math import inf
 
-from scratchbus.commands.claim import Picked, PickFilter, pick
+from scratchbus.commands.claim import Picked, PickFilter, pick, put_back
 from scratchbus.domain.checks import check_label, check_some
 from scratchbus.domain.registry import HIGHEST_PRIORITY
 from scratchbus.domain.values import Duration, check_page
 from scratchbus.engine.retry_limits import JITTER, backoff
 from scratchbus.engine.steps import Abandoned, Step, ask_all, batches
 from scratchbus.errors import Conflict, NotFound, ScratchbusError
+from scratchbus.eventlog.confirm import confirm
 from scratchbus.eventlog.keys import SYSTEM_PAGE
 from scratchbus.eventlog.layouts import SPAN
 from scratchbus.eventlog.log_entry import LogEntry
@@ -36,6 +39,8 @@ UNBLOCKING = frozenset((b"status_changed", b"erased"))
 _BATCH = 1_000  # pages per round trip
 _JITTER = 0.05  # seconds, so that workers that wait for the same moment do not ask at the same time
 
+_PAUSE = 2  # times the wait for replicas, between two checks: a worker has most of its time for other shards
+
 _FIRST = -HIGHEST_PRIORITY - 1  # the rank of a page that comes before all others
 
 logger = stderr_logger()
@@ -48,6 +53,10 @@ class Agenda:
     comes first). The append script picks from the first page only if the priority there is at least the bound of the
     second. So the highest priority of all pages comes first, in one call if the bounds are right. For a page on which
     everything is claimed or in backoff, `_asleep` has the moment (monotonic seconds) when something may be free.
+
+    A job whose claim too few replicas confirm is released at once, since nobody renews the claim while a worker waits.
+    Its shard is then in `_unconfirmed`: nothing is picked from it until replicas confirm its log, and the other shards
+    go on. The first of these shards is checked at `_check_at`.
     """
 
     def __init__(
@@ -78,6 +87,8 @@ class Agenda:
         self._offered: dict[str, None] = {}  # pages, in order; the feeds' threads add, the worker's removes
         self._bounds = RankedPages()
         self._asleep = RankedPages()
+        self._unconfirmed = deque[int]()
+        self._check_at = inf
         self._failures = 0
         self._picking = ""  # the page of the pick at work, or of the one that failed
         self._retried = ("", "")  # the page of a pick that failed, and its event id: it may have claimed something
@@ -91,12 +102,16 @@ class Agenda:
         """Claim the next observation; else return the seconds until there may be one, unless it is woken."""
         if not self._feeds:
             self._follow()
+        yield from self._check_replicas()
         yield from self._catch_up()
         bounds = self._bounds
         if self._retried[0]:
             bounds[self._retried[0]] = _FIRST
         while first := bounds.first():
             page, min_priority = first.page, -int(bounds.second_rank() or 0)
+            if self._unconfirmed and self._core.log.shard(page) in self._unconfirmed:
+                bounds.discard(page)  # all pages are read again once replicas are there
+                continue
             event_id = self._retried[1] if self._retried[0] == page else None
             self._picking = page
             try:
@@ -113,6 +128,9 @@ class Agenda:
             bounds.discard(page)  # so that it comes after others with the same bound
             if isinstance(found, Picked):
                 bounds[page] = -found.observation.priority
+                if found.lacks_replicas:
+                    yield from self._put_back(page, found)
+                    return 0.0  # a worker that is to stop should not wait for the replicas of other shards too
                 if found.observation.attempts <= self._terms.max_attempts:
                     self._failures = 0
                     return found
@@ -124,7 +142,7 @@ class Agenda:
                 seconds = (found.soonest - found.now) / 1000
                 self._asleep[page] = time.monotonic() + seconds + JITTER.uniform(0, _JITTER)
         next_page = self._asleep.first()
-        return max(0.0, next_page.rank - time.monotonic()) if next_page else float("inf")
+        return max(0.0, min(self._check_at, next_page.rank if next_page else inf) - time.monotonic())
 
     def pause_after(self, problem: ScratchbusError) -> float:
         """Record an error of the engine; return the seconds to wait before the next attempt."""
@@ -166,6 +184,34 @@ class Agenda:
         logger.warning("giving up", work=self.name, observation=job.id, attempts=job.attempt - 1)
         with suppress(Conflict, NotFound):  # someone else was faster
             yield from job.give_up_steps(job.attempt - 1, "its workers vanished")
+
+    # -- replicas ------------------------------------------------------------------------------------------------------
+
+    def _put_back(self, page: str, picked: Picked) -> Step[None]:
+        if not self._unconfirmed:
+            reason = "too few replicas confirm claims; check that they are up"
+            logger.warning("waiting for replicas", work=self.name, reason=reason)
+        self._unconfirmed.append(self._core.log.shard(page))
+        self._postpone_check()
+        with suppress(Conflict, NotFound):  # it has ended
+            yield from put_back(self._core, page, picked)
+
+    def _check_replicas(self) -> Step[None]:
+        while time.monotonic() >= self._check_at:
+            try:
+                yield from confirm(self._core.log, self._unconfirmed[0])
+            except TRANSIENT_ERRORS:
+                self._unconfirmed.rotate(-1)
+                self._postpone_check()
+                continue
+            self._unconfirmed.popleft()
+            self._is_lost = True
+            if not self._unconfirmed:
+                self._check_at = inf
+                logger.info("going on", work=self.name)
+
+    def _postpone_check(self) -> None:
+        self._check_at = time.monotonic() + _PAUSE * self._core.log.replica_ms / 1000
 
     # -- for the feeds, with their locks -------------------------------------------------------------------------------
 

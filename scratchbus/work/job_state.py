@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 from scratchbus.commands import change
 from scratchbus.commands import claim as claims
-from scratchbus.commands.claim import TRIED, Picked, PickFilter, ReleaseTerms
+from scratchbus.commands.claim import TRIED, UNTRIED, Picked, PickFilter, ReleaseTerms
 from scratchbus.commands.execution import Command, execute
 from scratchbus.domain.observation import Claim, Observation
 from scratchbus.domain.values import Duration, delay_ms, duration_ms, duration_seconds
@@ -40,8 +40,6 @@ from scratchbus.telemetry.logs import stderr_logger
 
 NO_OUTCOME = "its handler ended without an outcome: resolve, review, archive, release or fail each job"
 """The reason for the failure of a job left without an outcome."""
-
-UNTRIED = ReleaseTerms(untried=True)
 
 TRANSIENT_ERRORS = (*consumer.TRANSIENT_ERRORS, NotReplicated)
 """Errors that may pass: a worker waits, then continues."""

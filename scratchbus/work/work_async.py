@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Self, Unpack
 
 from scratchbus.commands import change
-from scratchbus.commands.claim import LinkAction, Picked, PickFilter
+from scratchbus.commands.claim import UNTRIED, LinkAction, Picked, PickFilter
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.observation_models import ObservationPatch
 from scratchbus.domain.values import Duration, check_whole
@@ -24,7 +24,7 @@ from scratchbus.subscriptions.delivery_state import CONSUMER_ERRORS, reason_of
 from scratchbus.telemetry import tracing
 from scratchbus.telemetry.logs import stderr_logger
 from scratchbus.work.agenda import Agenda
-from scratchbus.work.job_state import DEFAULT_TERMS, RELEASE_ERRORS, TRANSIENT_ERRORS, UNTRIED, JobState, WorkTerms
+from scratchbus.work.job_state import DEFAULT_TERMS, RELEASE_ERRORS, TRANSIENT_ERRORS, JobState, WorkTerms
 
 logger = stderr_logger()
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -124,11 +126,71 @@ def confirming(*which: int) -> Around:
     return around
 
 
-def test_a_worker_waits_for_replicas_with_the_job_it_has_claimed(bus: Bus, direct: Bus) -> None:
+def test_a_worker_that_waits_for_replicas_holds_no_job(bus: Bus, direct: Bus) -> None:
     ids = [direct.page().add("observation", f"{number}").id for number in range(2)]
-    with interposed(bus, confirming(3)), bus.work("repairs") as jobs:
-        assert next(jobs).id == ids[1]
-    assert [event.kind for event in direct.events() if event.by == "subject"] == ["claimed", "released"]
+    with interposed(bus, confirming(3, 4)), bus.work("repairs") as jobs:  # the second check for replicas, and a pick
+        job = next(jobs)
+        assert (job.id, job.attempt) == (ids[1], 1)
+    assert [event.kind for event in direct.events() if event.by == "subject"] == ["claimed", "released"] * 2
+
+
+def test_another_worker_gets_the_job_for_which_replicas_are_missing(bus: Bus, direct: Bus) -> None:
+    direct.page().add("observation", "x")
+    stop = threading.Event()
+    with ThreadPoolExecutor() as pool, bus.work("repairs", stop=stop) as jobs:
+        waiting = pool.submit(list, jobs)
+        eventually(lambda: [event.kind for event in direct.events()] == ["added", "claimed", "released"])
+        job = direct.page().claim_next()
+        stop.set()
+        assert waiting.result() == []
+    assert job is not None
+    assert job.attempt == 1
+
+
+def test_a_pick_waits_for_replicas_for_half_of_its_ttl_at_most(bus: Bus, direct: Bus) -> None:
+    direct.page().add("observation", "x")
+    bus.core.log.replica_ms = 60_000
+    stop, waits = threading.Event(), list[int]()
+
+    def around(call: Call, send: Send) -> list[Any]:
+        if call.commands[-1][0] == "WAIT":
+            waits.append(call.commands[-1][2])
+            stop.set()
+        return send()
+
+    with interposed(bus, around), bus.work("repairs", ttl="20ms", stop=stop) as jobs:
+        assert list(jobs) == []
+    assert waits == [10]
+
+
+def test_a_worker_goes_on_with_shards_whose_replicas_are_there(shared_server: Server, bus_name: str) -> None:
+    name, shards = f"{bus_name}-shards", 4
+    with (
+        Bus.connect(shared_server.url, source="other", bus=name, shards=shards) as direct,
+        Bus.connect(shared_server.url, **SUBJECT, bus=name, shards=shards, ack="replica") as bus,
+    ):
+        bus.core.log.replica_ms = 10
+        page_of = {bus.core.log.shard(page): page for page in map(str, range(100))}
+        first, second, *others = page_of
+        sick = {first, second}
+
+        def around(call: Call, send: Send) -> list[Any]:
+            *replies, last = send()
+            return [*replies, int(call.shard not in sick) if call.commands[-1][0] == "WAIT" else last]
+
+        for shard, kind in ((first, "risk_alert"), (second, "reminder"), *((shard, "observation") for shard in others)):
+            direct.page(page_of[shard]).add(kind, "x")
+        with interposed(bus, around), bus.work("repairs") as jobs:
+            for _ in others:
+                job = next(jobs)
+                assert bus.core.log.shard(job.page) in others
+                job.resolve()
+            for shard in (first, second):
+                kinds = [event.kind for event in direct.events(pages=[page_of[shard]])]
+                assert kinds == ["added", "claimed", "released"]
+            sick.remove(second)
+            job = next(jobs)
+            assert (job.page, job.attempt) == (page_of[second], 1)
 
 
 def test_a_claim_renewed_without_replicas_is_renewed(bus: Bus, direct: Bus) -> None:
