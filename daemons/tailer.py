@@ -98,6 +98,8 @@ class Tailer:
             moved = replace(position, inode=file.inode)
             file.move_to(moved.at_start() if self._from_start else moved)
         else:
+            if position.offset:
+                logger.warning("the log was replaced or truncated; some lines may be missing", log=str(self._path))
             file.move_to(position.followed_by(file.inode))
         return file
 
@@ -111,11 +113,7 @@ class Tailer:
             with os.scandir(self._target().parent) as entries:
                 candidates = [Path(entry.path) for entry in entries if entry.inode() == position.inode]
         except OSError as problem:
-            logger.warning(
-                "cannot look for the rotated log; its last lines may be missing",
-                log=str(self._path),
-                reason=problem.strerror,
-            )
+            logger.warning("cannot look for the rotated log", log=str(self._path), reason=problem.strerror)
             return None
         for path in candidates:
             try:

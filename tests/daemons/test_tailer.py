@@ -5,6 +5,7 @@ import os
 import shutil
 
 import pytest
+from structlog.testing import capture_logs
 
 from daemons import log_file
 from daemons.bookmark import Bookmark, BookmarkFile, default_path
@@ -239,6 +240,34 @@ def test_the_rest_of_a_log_behind_a_symbolic_link_is_read_after_a_restart(log, t
         link.unlink()
         link.symlink_to(log.with_name("auth-2.log"))
     assert texts(Tailer(link, first.position)) == ["two", "three", "four"]
+
+
+@pytest.mark.parametrize("way", ["deleted", "truncated"])
+def test_lines_that_may_be_missing_after_a_restart_are_logged(log, way):
+    append(log, "one\n")
+    first = Tailer(log)
+    texts(first)
+    append(log, "two\n")
+    if way == "deleted":
+        rotate(log)
+        log.with_name("auth.log.1").unlink()
+    else:
+        os.truncate(log, 0)
+    append(log, "three\n")
+    with capture_logs() as logs:
+        assert texts(Tailer(log, first.position)) == ["three"]
+    assert [entry["log"] for entry in logs if "may be missing" in entry["event"]] == [str(log)]
+
+
+def test_a_rotation_that_loses_nothing_is_not_logged(log):
+    append(log, "one\n")
+    first = Tailer(log)
+    texts(first)
+    rotate(log)
+    append(log, "two\n")
+    with capture_logs() as logs:
+        assert texts(Tailer(log, first.position)) == ["two"]
+    assert logs == []
 
 
 def test_reading_continues_in_a_longer_copy_of_the_file(log, tmp_path):
