@@ -270,6 +270,7 @@ def test_a_full_disk_for_the_bookmark_stops_no_watcher(bus, page, log, watch, ru
         eventually(lambda: attempts(page) == {"192.0.2.1": 2}, "the second line")
         append(log, "192.0.2.1")
         eventually(lambda: attempts(page) == {"192.0.2.1": 3}, "the third line")
+        eventually(lambda: any(line["log_level"] == "warning" for line in logged), "the warning")
         warnings = [line for line in logged if line["log_level"] == "warning"]
         assert [line["event"] for line in warnings] == ["cannot store the position in the log; going on"]
         patch.undo()
