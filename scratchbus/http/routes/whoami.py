@@ -12,7 +12,7 @@ from scratchbus.errors import TooLarge
 from scratchbus.http import problems
 from scratchbus.http.bodies import schema_of
 from scratchbus.http.callers import SCOPES, Caller
-from scratchbus.http.documents import JSON, answer, body_of, media_type_of
+from scratchbus.http.documents import JSON, answer, body_of, is_json, media_type_of, unsupported
 from scratchbus.http.memories import Based
 from scratchbus.http.problems import MEDIA_TYPE, Refusal, problem
 from scratchbus.http.routes.scratchpads import MAX_CHARACTERS, ScratchpadText
@@ -202,8 +202,11 @@ def _failed(request: Request, error: str) -> Response:
 
 async def _fields_of(request: Request) -> dict[str, Any]:
     """Return the fields of a body, which is JSON or a form. Raises Refusal."""
-    if media_type_of(request, JSON) != FORM:
+    kind = media_type_of(request, JSON)
+    if is_json(kind):
         return await body_of(request)
+    if kind != FORM:
+        raise unsupported(kind, f"{JSON} or {FORM}")
     try:
         pairs = parse_qsl((await request.body()).decode(), keep_blank_values=True, errors="strict", max_num_fields=10)
     except ValueError as problem:

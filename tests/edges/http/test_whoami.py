@@ -83,6 +83,12 @@ def test_an_update_is_accepted_as_a_form(agent):
     assert agent.get("/whoami", headers=JSON).json()["scratchpad"]["content"] == "a b"
 
 
+def test_another_media_type_is_refused_with_both_that_are_accepted(agent):
+    refused = agent.post(UPDATE, files={"content": b"a b"})
+    assert refused.status_code == 415
+    assert refused.json()["detail"].endswith("send application/json or application/x-www-form-urlencoded")
+
+
 def test_a_blank_text_clears_the_scratchpad(agent):
     agent.post(UPDATE, json={"content": "x"})
     agent.post(UPDATE, json={"content": " \n"})
