@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from scratchbus import AsyncFacts, Fact
 
 Entity = Annotated[str, Field(description="A name, as people use it.")]
-Relation = Annotated[str, Field(description="Such as uses, depends_on, runs_on; an error lists all.")]
+Relation = Annotated[
+    str, Field(description="Such as uses or depends_on; one-valued: runs_on, version, status. An error lists all.")
+]
 Time = Annotated[str | None, Field(description="ISO 8601; default: now.")]
 
 
@@ -33,6 +35,9 @@ class FactAnswer(TypedDict):
     invalid_at: NotRequired[Moment]
 
 
+_MOST: Final = 1_000
+"""How many facts a query reads: some may be assertions of the same."""
+
 _LISTED: Final = {
     "type": "array",
     "items": {"type": "object", "description": "`assert_fact` describes the fields."},
@@ -43,9 +48,10 @@ Listed = Annotated[list[FactAnswer], WithJsonSchema(_LISTED)]
 
 
 class FoundFacts(TypedDict):
-    """The facts true at that time, newest first."""
+    """The facts true at that time, newest first; of equal ones, the newest."""
 
     facts: Listed
+    more: NotRequired[Annotated[int, Field(description="How many more there are, at least.")]]
 
 
 class NearEntity(TypedDict):
@@ -110,8 +116,14 @@ class FactsTools(ToolGroup):
         limit: Limit = 20,
     ) -> FoundFacts:
         """Find true facts by any of their parts."""
-        found = await self._facts.query(subject, relation, object, at=at, limit=limit)
-        return {"facts": _answers(found)}
+        different: dict[str, Fact] = {}
+        for fact in await self._facts.query(subject, relation, object, at=at, limit=_MOST):
+            different.setdefault(fact.triplet.casefold(), fact)
+        facts = [*different.values()]
+        answer: FoundFacts = {"facts": _answers(facts[:limit])}
+        if len(facts) > limit:
+            answer["more"] = len(facts) - limit
+        return answer
 
     @tool("Find connections", READS)
     async def find_connections(
