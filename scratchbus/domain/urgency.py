@@ -35,7 +35,7 @@ def urgency(observation: Observation, now: datetime, half_life: timedelta = HALF
 def by_urgency(
     observations: Iterable[Observation], now: datetime, half_life: timedelta = HALF_LIFE
 ) -> list[tuple[float, Observation]]:
-    """Return each observation with its urgency, the most urgent first; among equals, the oldest first.
+    """Return pairs of urgency and observation, the most urgent first; among equals, the oldest first.
 
     Raises InvalidField unless the half-life is positive.
     """
