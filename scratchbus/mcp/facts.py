@@ -36,7 +36,7 @@ class FactAnswer(TypedDict):
 
 
 _MOST: Final = 1_000
-"""How many facts a query reads: some may be assertions of the same."""
+"""How many facts `query_facts` reads, to leave out equal ones and to count those that it does not show."""
 
 _LISTED: Final = {
     "type": "array",
@@ -119,11 +119,8 @@ class FactsTools(ToolGroup):
         different: dict[str, Fact] = {}
         for fact in await self._facts.query(subject, relation, object, at=at, limit=_MOST):
             different.setdefault(fact.triplet.casefold(), fact)
-        facts = [*different.values()]
-        answer: FoundFacts = {"facts": _answers(facts[:limit])}
-        if len(facts) > limit:
-            answer["more"] = len(facts) - limit
-        return answer
+        facts = _answers([*different.values()][:limit])
+        return {"facts": facts, "more": len(different) - limit} if len(different) > limit else {"facts": facts}
 
     @tool("Find connections", READS)
     async def find_connections(
