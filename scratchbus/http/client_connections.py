@@ -15,10 +15,14 @@ import httptools
 from starlette.types import ASGIApp, Receive
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from scratchbus.http.lingering import LingeringTransport
 from scratchbus.http.problems import Refusal, refusal
 
 HEAD_SECONDS: Final = 10.0
-"""The seconds in which the head of a request has to arrive, from its first byte or from the connection's start."""
+"""The seconds for the head of a request to arrive, from its first byte, the connection's start, or a discarded body."""
+
+DISCARD_SECONDS: Final = 30.0
+"""The seconds in which the rest of an answered request has to arrive for its connection to stay open."""
 
 MAX_HEAD: Final = 64 * 2**10
 """The most bytes of the head of a request: its URL and headers."""
@@ -103,10 +107,11 @@ class Protocol(HttpToolsProtocol):
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]  # as uvicorn declares it
         """Note the connection, and wait for the head of a request."""
-        super().connection_made(transport)
+        self._lingering = LingeringTransport(transport)
+        super().connection_made(cast(Transport, self._lingering))
         self.parser = _new_parser(self)
         self.app_state: dict[str, Any] = {**self.app_state, "connection": ClientConnection(transport)}
-        self._is_head, self._is_body = True, False
+        self._is_head = True
         self._size = 0
         self._problem: Refusal | None = None
         self._stalled: TimerHandle | None = None
@@ -117,15 +122,16 @@ class Protocol(HttpToolsProtocol):
         """Stop waiting."""
         self._stop_waiting()
         self.resume_writing()
-        if self._served is not None and not self._served.response_complete:  # uvicorn tells the last request alone
-            self._served.disconnected = True
-            self._served.message_event.set()
+        self._disconnect()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Take a part of a request."""
+        if self.transport.is_closing():
+            self._lingering.discard(data)
+            return
         self._size += len(data)
-        self._is_head = not self._is_body  # bytes between two requests belong to the head of the next
+        self._is_head = not self._lingering.in_body  # bytes between two requests belong to the head of the next
         super().data_received(data)
         while self.parser.offset is not None and self.parser.offers_upgrade:  # as of each request of Java's HTTP client
             data = self._head_without_offer() + data[self.parser.offset :]
@@ -133,13 +139,14 @@ class Protocol(HttpToolsProtocol):
             super().data_received(data)
         if self.transport.is_closing():
             return
-        if not self._is_head:
+        if not (self._is_head or self.cycle.response_complete):
             self._stop_waiting()
         elif self._late is None:
-            self._late = self.loop.call_later(HEAD_SECONDS, self._end_late)
+            seconds = DISCARD_SECONDS if self._lingering.in_body else HEAD_SECONDS
+            self._late = self.loop.call_later(seconds, self._end_late)
         if self._is_head and self._size > MAX_HEAD:
             self._refuse(_too_long())
-        elif self._is_body and self._size > MAX_MESSAGE:
+        elif self._lingering.in_body and self._size > MAX_MESSAGE:
             self._refuse(Refusal(413, "body-too-large", f"the request is larger than {MAX_MESSAGE:,} bytes"))
 
     def on_message_begin(self) -> None:
@@ -151,23 +158,29 @@ class Protocol(HttpToolsProtocol):
         """Serve a request whose head is there."""
         if self.parser.offers_upgrade:
             return  # it comes again without the offer
-        self._is_head, self._is_body = False, True
         if len(self.url) + sum(map(len, chain.from_iterable(self.headers))) > MAX_HEAD:
             self._problem = _too_long()
             raise self._problem
         super().on_headers_complete()
+        self._is_head, self._lingering.in_body = False, True
 
     def on_message_complete(self) -> None:
         """Note that a request is whole."""
         if self.parser.offers_upgrade:
             return
-        self._is_body = False
+        self._lingering.in_body = False
         self._size = 0
+        self._stop_waiting()
         super().on_message_complete()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGIApp) -> None:  # type: ignore[override]
         self._served = cycle  # later ones wait
         super()._start_asgi_task(cycle, app)  # type: ignore[arg-type]  # as uvicorn types applications
+
+    def shutdown(self) -> None:
+        """End with the server: let an answer finish, but do not linger."""
+        self._lingering.stop_lingering()
+        super().shutdown()
 
     def send_400_response(self, msg: str) -> None:
         """Refuse invalid requests."""
@@ -194,14 +207,29 @@ class Protocol(HttpToolsProtocol):
             self.transport.close()  # nothing was asked
 
     def _refuse(self, problem: Refusal) -> None:
-        """Send a problem, unless another answer has begun, and close the connection."""
-        answering: RequestResponseCycle | None = self.cycle  # None at first, whatever uvicorn declares
-        if answering is None or answering.response_complete or not answering.response_started:
+        """Send a problem, unless another answer has begun or was sent already, and close the connection."""
+        self._stop_waiting()
+        cycle: RequestResponseCycle | None = self.cycle  # None at first, whatever uvicorn declares
+        is_answering = cycle is not None and cycle.response_started and not cycle.response_complete
+        if not (is_answering or self._is_discarding):
             answer = refusal(problem)
             lines = [b"HTTP/1.1 %d \r\nconnection: close\r\n" % problem.status]
             lines += [b"%s: %s\r\n" % header for header in answer.raw_headers]
             self.transport.write(b"".join([*lines, b"\r\n", bytes(answer.body)]))
-        self.transport.close()
+        self._disconnect()
+        self._lingering.linger()
+
+    @property
+    def _is_discarding(self) -> bool:
+        """Whether the body that arrives is that of an answered request."""
+        return self._lingering.in_body and self.cycle.response_complete
+
+    def _disconnect(self) -> None:
+        """End the requests without a whole answer."""
+        for cycle in (self._served, self.cycle):
+            if cycle is not None and not cycle.response_complete:
+                cycle.disconnected = True
+                cycle.message_event.set()
 
     def _head_without_offer(self) -> bytes:
         """Return the head of the request parsed last, without its offer of another protocol."""

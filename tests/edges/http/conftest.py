@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import ssl
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -120,17 +121,17 @@ def bus(served: Served) -> Iterator[Bus]:
 
 
 @contextmanager
-def serving_here(engine: str, **settings: str) -> Iterator[Served]:
+def serving_here(engine: str, tls: ssl.SSLContext | None = None, **settings: str) -> Iterator[Served]:
     """Run a server in a thread of this process, so that a test can change its limits."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         callers = LocalUser("here")
-        hosts = hosts_of("127.0.0.1", port, (), is_local=True, is_secure=False)
-        server = InThread(configured(create_app(Server(callers, {"url": engine, **settings}, hosts))))
+        hosts = hosts_of("127.0.0.1", port, (), is_local=True, is_secure=tls is not None)
+        server = InThread(configured(create_app(Server(callers, {"url": engine, **settings}, hosts)), tls=tls))
         thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
         thread.start()
         try:
-            yield Served(f"http://127.0.0.1:{port}", callers.key, engine, None)  # type: ignore[arg-type]
+            yield Served(f"{'http' if tls is None else 'https'}://127.0.0.1:{port}", callers.key, engine, None)  # type: ignore[arg-type]
         finally:
             server.should_exit = True
             thread.join()
