@@ -100,11 +100,6 @@ def status_of(error: BaseException) -> int:
     return next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)
 
 
-def problem(status: int, slug: str, detail: str, headers: Mapping[str, str] | None = None, **members: Any) -> Response:
-    """Return a problem as a response."""
-    return Response(json_bytes(_body(status, slug, detail, members)), status, dict(headers or {}), MEDIA_TYPE)
-
-
 def problem_of(error: errors.ScratchbusError, status: int | None = None) -> Response:
     """Return an error of the bus as a response, with the status of the table unless another is given."""
     status = status_of(error) if status is None else status
@@ -117,7 +112,7 @@ def problem_of(error: errors.ScratchbusError, status: int | None = None) -> Resp
 
 def refusal(error: Refusal) -> Response:
     """Return a refusal as a response."""
-    return problem(error.status, error.slug, error.detail, error.headers, **error.members)
+    return Response(json_bytes(refusal_body(error)), error.status, error.headers, MEDIA_TYPE)
 
 
 def body_of(error: errors.ScratchbusError, status: int) -> dict[str, Any]:
@@ -183,11 +178,11 @@ async def answer_to(request: Request, error: Exception) -> Response:
     if isinstance(error, Refusal):
         return await _refused(request, error)
     if isinstance(error, RequestValidationError):
-        return _invalid(error)
+        return refusal(_invalid(error))
     if isinstance(error, ClientDisconnect):
-        return problem(400, "bad-request", "the client closed the connection before its request was complete")
+        return refusal(Refusal(400, "bad-request", "the client closed the connection before its request was complete"))
     logger.error("request failed", method=request.method, path=request.url.path, exc_info=error)
-    return problem(500, "internal-error", "the server failed; its log says why")
+    return refusal(Refusal(500, "internal-error", "the server failed; its log says why"))
 
 
 async def _failed(request: Request, error: errors.ScratchbusError) -> Response:
@@ -240,14 +235,14 @@ def explanation_of(error: Mapping[str, Any]) -> str:
     return f"{errors.shown(value)} {message.removeprefix('Input ')}" if message.startswith("Input ") else message
 
 
-def _invalid(error: RequestValidationError) -> Response:
+def _invalid(error: RequestValidationError) -> Refusal:
     found: dict[str, str] = {}
     for each in error.errors():
         found.setdefault(".".join(str(part) for part in each["loc"][1:2]), explanation_of(each))  # further: of a union
     field, message = next(iter(found.items()))
     detail = f"{field}: {message}" if field else message
     invalid = [{"field": name, "problem": text} for name, text in found.items()]
-    return problem(422, "invalid-request", detail, errors=invalid)
+    return Refusal(422, "invalid-request", detail, errors=invalid)
 
 
 def _members(error: errors.ScratchbusError) -> dict[str, Any]:

@@ -17,12 +17,12 @@ from fastapi._compat import field_annotation_is_sequence, get_missing_field_erro
 from fastapi.dependencies.models import Dependant
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import RouteContext, iter_route_contexts
-from starlette.responses import Response
 from starlette.routing import compile_path
 from starlette.types import Receive, Scope, Send
 
 from scratchbus.http import problems
 from scratchbus.http.bodies import BodyReader, reader_of
+from scratchbus.http.problems import Refusal
 
 
 class Routes:
@@ -54,18 +54,18 @@ class Routes:
                     scope.update(app=self._declared, path_params=found.groupdict(), route=route)
                     await self._serve(route.call, scope, receive, send)
                     return
-        await self._missing(scope)(scope, receive, send)
+        await problems.refusal(self._missing(scope))(scope, receive, send)
 
-    def _missing(self, scope: Scope) -> Response:
-        """Return the problem of a request that no route serves: of its method, of a part of its path, or of both."""
+    def _missing(self, scope: Scope) -> Refusal:
+        """Return the refusal of a request that no route serves: of its method, of a part of its path, or of both."""
         path = scope["path"]
         methods = {each for route in self._routes if route.pattern.match(path) for each in route.methods or ()}
         if methods:
             allowed = ", ".join(sorted(methods | ({"HEAD"} if "GET" in methods else set())))
             detail = f"{scope['method']} is not possible here; use one of: {allowed}"
-            return problems.problem(405, "method-not-allowed", detail, {"Allow": allowed})
+            return Refusal(405, "method-not-allowed", detail, {"Allow": allowed})
         malformed = filter(None, (route.malformed_part(path) for route in self._routes))
-        return problems.refusal(problems.nothing_here(next(malformed, None)))
+        return problems.nothing_here(next(malformed, None))
 
     async def _serve(self, call: _Call, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive, send)
@@ -78,7 +78,7 @@ class Routes:
             answer = await problems.answer_to(request, error)
         try:
             await answer(scope, receive, send)
-        except problems.Refusal:
+        except Refusal:
             raise
         except Exception as error:
             await problems.answer_to(request, error)  # to log it: the answer has begun

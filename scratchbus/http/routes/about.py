@@ -63,8 +63,8 @@ async def get_readiness(request: Request) -> Response:
             bus = await asyncio.shield(server_of(request).own_bus())  # a slow connection is there for the next probe
             await bus.position()
     except TimeoutError:
-        retry = {"Retry-After": problems.RETRY_AFTER}
-        return problems.problem(503, "engine-unreachable", f"the engine did not answer within {PATIENCE:g} s", retry)
+        detail = f"the engine did not answer within {PATIENCE:g} s"
+        raise Refusal(503, "engine-unreachable", detail, {"Retry-After": problems.RETRY_AFTER}) from None
     except EngineError as refused:
         return problems.problem_of(refused, 503)
     return answer({"status": "ok"})

@@ -14,7 +14,7 @@ from scratchbus.http.bodies import schema_of
 from scratchbus.http.callers import SCOPES, Caller
 from scratchbus.http.documents import JSON, answer, body_of, is_json, media_type_of, unsupported
 from scratchbus.http.memories import Based
-from scratchbus.http.problems import MEDIA_TYPE, Refusal, problem
+from scratchbus.http.problems import MEDIA_TYPE, Refusal, refusal
 from scratchbus.http.routes.scratchpads import MAX_CHARACTERS, ScratchpadText
 from scratchbus.http.schemas import COUNT, REVISION, STRING, exact, listed, one_of, record
 from scratchbus.http.server import CallerOf, ServerOf
@@ -138,7 +138,7 @@ async def list_actions(request: Request, caller: CallerOf) -> Response:
 async def describe_update_scratchpad(request: Request, caller: CallerOf) -> Response:
     """Describe the action that replaces your scratchpad."""
     if caller.kind != "subagent":
-        return _unauthorized()
+        return PlainTextResponse(UNAUTHORIZED, 403)
     text = (
         f"# `{NAME}(content)`\n\n{_ACTION['description']}.\n\n"
         f"- `content` (string): {_PARAMETER['description']}\n\n"
@@ -151,7 +151,7 @@ async def describe_update_scratchpad(request: Request, caller: CallerOf) -> Resp
 async def update_scratchpad(request: Request, server: ServerOf, caller: CallerOf, guards: Based) -> Response:
     """Replace your scratchpad with notes for your future self; a blank text clears it."""
     if caller.kind != "subagent":
-        return _unauthorized()
+        return PlainTextResponse(UNAUTHORIZED, 403)
     caller.need("memory")
     given = ScratchpadText.checked(await _fields_of(request))
     pad = (await server.bus_of(caller, request.state.uses)).scratchpad(caller.source)
@@ -190,13 +190,9 @@ def _markdown(text: str, status: int, headers: dict[str, str] | None = None) -> 
     return Response(f"{text}\n", status, {"Vary": "Accept", **(headers or {})}, MARKDOWN)
 
 
-def _unauthorized() -> Response:
-    return PlainTextResponse(UNAUTHORIZED, 403)
-
-
 def _failed(request: Request, error: str) -> Response:
     if _wants_json(request) or MEDIA_TYPE in request.headers.get("accept", ""):
-        return problem(422, "too-large", error, action_name=NAME, error=error)
+        return refusal(Refusal(422, "too-large", error, action_name=NAME, error=error))
     return _markdown(f"## Action failed: `{NAME}`\n\n{error}", 422)
 
 
