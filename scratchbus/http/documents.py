@@ -45,12 +45,16 @@ def listing(items: Iterable[object]) -> dict[str, Any]:
 
 def paged(request: Request, items: list[Any], after: str | None, **extra: Any) -> Response:
     """Return one page of a list; `after` is the cursor of the next one, None at the end."""
-    headers = {}
-    if after is not None:
-        parameters = [(name, value) for name, value in request.query_params.multi_items() if name != "after"]
-        url = f"{quote(request.url.path, safe='/%:@')}?{urlencode([*parameters, ('after', after)])}"
-        headers["Link"] = f'<{url}>; rel="next"'
-    return answer({**listing(items), "next": after, **extra}, headers=headers)
+    return answer({**listing(items), "next": after, **extra}, headers=next_page(request, after))
+
+
+def next_page(request: Request, after: str | None) -> dict[str, str]:
+    """Return the header that links to the next page of a list; none without its cursor."""
+    if after is None:
+        return {}
+    parameters = [(name, value) for name, value in request.query_params.multi_items() if name != "after"]
+    url = f"{quote(request.url.path, safe='/%:@')}?{urlencode([*parameters, ('after', after)])}"
+    return {"Link": f'<{url}>; rel="next"'}
 
 
 async def body_of(request: Request) -> dict[str, Any]:

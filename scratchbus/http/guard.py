@@ -77,7 +77,7 @@ class Guard:
         except Refusal as problem:
             await answer.refuse(problem)
             return
-        app = self._compressing if _takes_compressed(scope) else self._app
+        app = self._compressing if b"accept-encoding" in dict(scope["headers"]) else self._app
         try:
             with within_trace(scope["state"].get("traceparent")):
                 await self._serve(app, scope, body, answer)
@@ -115,10 +115,6 @@ class Guard:
             raise Refusal(
                 421, "unknown-host", f"Host is {host[:100]!r}; this server answers to {', '.join(sorted(hosts))}"
             )
-
-
-def _takes_compressed(scope: Scope) -> bool:
-    return b"accept-encoding" in dict(scope["headers"])
 
 
 def needs_caller(path: str) -> bool:
@@ -238,7 +234,8 @@ def _limited(scope: Scope, receive: Receive, answer: _GuardedResponse) -> Receiv
             async with asyncio.timeout_at(deadline):
                 message = await receive()
         except TimeoutError:
-            answer.problem = _too_slow()
+            detail = f"the body did not arrive within {BODY_SECONDS:g} s; send it again"
+            answer.problem = Refusal(408, "request-timeout", detail, {"Connection": "close"})
             raise answer.problem from None
         size += len(message.get("body", b""))
         is_whole = not message.get("more_body", False)
@@ -255,11 +252,6 @@ def _too_long(limit: int) -> Refusal:
     return Refusal(413, "body-too-large", detail, {"Connection": "close"})
 
 
-def _too_slow() -> Refusal:
-    detail = f"the body did not arrive within {BODY_SECONDS:g} s; send it again"
-    return Refusal(408, "request-timeout", detail, {"Connection": "close"})
-
-
 def hosts_of(host: str, port: int, names: Iterable[str], *, is_local: bool, is_secure: bool) -> frozenset[str] | None:
     """Return the values of `Host` that mean this server; None for any, where tokens protect it.
 
@@ -270,9 +262,6 @@ def hosts_of(host: str, port: int, names: Iterable[str], *, is_local: bool, is_s
         return None
     local_hosts = {"127.0.0.1", "localhost", "[::1]", f"[{host}]" if ":" in host else host} if is_local else set()
     usual = 443 if is_secure else 80
-    with_port = {f"{name}:{port}" for name in local_hosts | {name for name in named_hosts if not _has_port(name)}}
+    without_port = {name for name in named_hosts if not name.rpartition(":")[2].isdecimal()}
+    with_port = {f"{name}:{port}" for name in local_hosts | without_port}
     return frozenset(with_port | named_hosts | (local_hosts if port == usual else set()))
-
-
-def _has_port(name: str) -> bool:
-    return name.rpartition(":")[2].isdecimal()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from pydantic import TypeAdapter
 
@@ -84,8 +84,9 @@ def _shape(**properties: Schema) -> Schema:
     return {"type": "object", "required": [*properties], "properties": properties}
 
 
-def _items(items: Schema) -> Schema:
-    return _shape(items=listed(items))
+def _list(description: str, items: Schema, example: Any, **links: Any) -> dict[str, Any]:
+    """Return the response of an operation whose document is a list of `items`; the links are as in `document`."""
+    return document(description, _shape(items=listed(items)), {"items": [example]}, **links)
 
 
 _TRIGGER: Final = component(
@@ -181,12 +182,7 @@ OBSERVATIONS: Final = document(
     {"Link": LINK},
     **_FIRST,
 )
-ACTIVE: Final = document(
-    "The active observations",
-    _items(KEPT),
-    {"items": [examples.OBSERVATION]},
-    first=_FIRST["first"],
-)
+ACTIVE: Final = _list("The active observations", KEPT, examples.OBSERVATION, first=_FIRST["first"])
 READY: Final = ACTIVE | {"description": "What can be claimed now"}
 CLAIM_ANSWER: Final = document("The claim", {"$ref": REFERENCE + "Claim"}, examples.CLAIMED)
 TOMBSTONE: Final = document("The tombstone", {"$ref": REFERENCE + "ErasedEvent"}, examples.ERASED)
@@ -207,12 +203,9 @@ _DIFFERENCE: Final = component(
         },
     ),
 )
-COMPONENTS["Difference"]["properties"] |= {
-    "before": or_null(KEPT),
-    "after": or_null(KEPT),
-}
+COMPONENTS["Difference"]["properties"] |= dict.fromkeys(("before", "after"), or_null(KEPT))
 _MOTIVE: Final = component("Motive", _shape(id=ID, by=STRING, at=DATE_TIME))
-EVENTS: Final = document("The events, oldest first", _items(EVENT), {"items": [examples.ADDED_EVENT]})
+EVENTS: Final = _list("The events, oldest first", EVENT, examples.ADDED_EVENT)
 CONSEQUENCES: Final = document(
     "Its consequences",
     component(
@@ -228,7 +221,7 @@ CONSEQUENCES: Final = document(
     examples.CONSEQUENCES,
 )
 EXPOSURE: Final = document("The agents shown it", of_model(scratchbus.Exposure, "Exposure"), examples.EXPOSURE)
-EVIDENCE: Final = document("What it rests on", _items(KEPT), {"items": [examples.OBSERVATION]})
+EVIDENCE: Final = _list("What it rests on", KEPT, examples.OBSERVATION)
 TRACE: Final = document(
     "What led to the action",
     component(
@@ -237,7 +230,7 @@ TRACE: Final = document(
     ),
     examples.TRACE,
 )
-DIFFERENCES: Final = document("What differs", _items(_DIFFERENCE), {"items": [examples.DIFFERENCE]})
+DIFFERENCES: Final = _list("What differs", _DIFFERENCE, examples.DIFFERENCE)
 
 CALLER: Final = document(
     "Who you are here",

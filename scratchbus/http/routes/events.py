@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 from scratchbus import AsyncBus, BusPosition, Event, cloud_event, document_of
 from scratchbus.http import examples, patterns, problems
 from scratchbus.http.client_connections import ClientConnection, wait_until_gone
-from scratchbus.http.documents import JSON, answer, paged
+from scratchbus.http.documents import JSON, answer, next_page
 from scratchbus.http.frames import CLOUD_EVENT, CLOUD_EVENTS, EventFilter, Vector, moved, text_of, vector_of
 from scratchbus.http.metrics import open_stream
 from scratchbus.http.parameters import Absent, AnyPage, AnyTime, AnyTypeName, Limit, Positive
@@ -112,12 +112,6 @@ AnyPosition = Annotated[str, StringConstraints(pattern=patterns.BUS_POSITION)]
 EventPosition = Annotated[str, StringConstraints(pattern=patterns.POSITION)]
 
 
-def streams_of(request: Request) -> Streams:
-    """Return the streams of this process."""
-    streams: Streams = request.app.state.streams
-    return streams
-
-
 async def _filter(
     page: Annotated[list[AnyPage], Query(description="Any of these pages.", examples=[["main"]])] = [],  # noqa: B006
     type: Annotated[list[AnyTypeName], Query(description="Any of these types.")] = [],  # noqa: B006
@@ -208,15 +202,10 @@ async def _forward(
             break
         found.append(event)
         position = moved(position, event)
-    position = position if has_more else tuple(map(max, position, end))
-    page = {
-        "items": found,
-        "next": text_of(position) if has_more else None,
-        "previous": None,
-        "position": text_of(position),
-    }
-    link = paged(request, [], page["next"]).headers.get("link")  # type: ignore[arg-type]  # a text or None
-    return _listed(kind, bus, page, {} if link is None else {"Link": link})
+    reached = text_of(position if has_more else tuple(map(max, position, end)))
+    next_after = reached if has_more else None
+    page = {"items": found, "next": next_after, "previous": None, "position": reached}
+    return _listed(kind, bus, page, next_page(request, next_after))
 
 
 async def _newest(bus: AsyncBus, event_filter: EventFilter, before: str | None, count: int) -> dict[str, Any]:
@@ -240,7 +229,7 @@ async def _stream(request: Request, bus: AsyncBus, event_filter: EventFilter, af
     bus.events(**event_filter.arguments())  # raises for invalid filters
     position = end if after is None else vector_of(after, len(end))
     as_cloud_events = CLOUD_EVENT in request.headers.get("accept", "").lower()
-    return _Streamed(streams_of(request), position, event_filter._replace(as_cloud_events=as_cloud_events))
+    return _Streamed(request.app.state.streams, position, event_filter._replace(as_cloud_events=as_cloud_events))
 
 
 class _Streamed(Response):

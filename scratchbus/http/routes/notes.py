@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from scratchbus import Note, NoteResult, NotesResult, document_of
 from scratchbus.http.bodies import Body, JsonBody, NotBlank, optional
-from scratchbus.http.documents import answer, location
+from scratchbus.http.documents import answer, listing, location
 from scratchbus.http.memories import Based, NoteId, events_answer, memory_example, memory_fields
 from scratchbus.http.moments import When
 from scratchbus.http.parameters import Absent, Label, Once, SessionName
@@ -146,5 +146,4 @@ def _one(note: Note, status: int = 200, headers: dict[str, str] | None = None) -
 
 
 def _listing(found: NotesResult) -> Response:
-    items = [document_of(note) for note in found.notes]
-    return answer({"items": items, "message": found.message, "metadata": found.metadata})
+    return answer({**listing(found.notes), "message": found.message, "metadata": found.metadata})

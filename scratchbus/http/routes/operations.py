@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import asdict
-from functools import partial
 from typing import Annotated, Any, Final
 
 import anyio
@@ -77,6 +76,7 @@ _LOG: Final = exact(
     last=or_null(STRING),
     problems=listed(exact(file=STRING, problem=STRING)),
 )
+_NO_ARCHIVE: Final[dict[str, Any]] = {"where": None, "is_sound": True, "segments": [], "logs": []}
 _ARCHIVE: Final = document(
     "The archive of this bus, null without one: its segments, and for each log whether its chain is complete",
     exact(
@@ -85,7 +85,7 @@ _ARCHIVE: Final = document(
         segments=listed(_SEGMENT),
         logs=listed(_LOG),
     ),
-    {"where": None, "is_sound": True, "segments": [], "logs": []},
+    _NO_ARCHIVE,
 )
 
 _METRICS: Final = {
@@ -132,7 +132,7 @@ async def get_archive(bus: ReadBus) -> Response:
     """Return the segments of the archive, and whether their chain of hashes is whole; no segment is read."""
     url = bus.settings.archive_url
     if not url:
-        return answer({"where": None, "is_sound": True, "segments": [], "logs": []})
+        return answer(_NO_ARCHIVE)
     store = open_archive(url)
     return answer(await anyio.to_thread.run_sync(_archive_of, store, bus.settings.bus))
 
@@ -179,5 +179,5 @@ async def get_metrics(server: ServerOf, caller: CallerOf) -> Response:
     status = None
     with anyio.move_on_after(PATIENCE), suppress(ScratchbusError):
         status = await (await server.own_bus()).status()
-    text, media_type = await anyio.to_thread.run_sync(partial(render_metrics, status))
+    text, media_type = await anyio.to_thread.run_sync(render_metrics, status)
     return Response(text, media_type=media_type)
