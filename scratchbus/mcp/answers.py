@@ -164,37 +164,27 @@ class News(TypedDict):
 def brief(observation: Observation, *, is_listed: bool = False) -> ObservationAnswer:
     """Return an observation in brief, as the answer to a change or as an item of a list."""
     content, claim = observation.content, observation.claim
-    is_cut, created_at = len(content) > SHORT, observation.created_at
-    fields_shown: dict[str, Any] = {
+    is_cut = len(content) > SHORT
+    found: dict[str, Any] = {
         "id": observation.id,
         "type": observation.type,
-        "status": observation.status,
+        "status": None if is_listed and observation.status == "active" else observation.status,
         "content": f"{content[: SHORT - 1]}…" if is_cut else content,
         "source": observation.source,
-        **({} if is_listed else {"created_at": text_of(created_at)}),
-        "version": observation.version,
+        "created_at": None if is_listed else text_of(observation.created_at),
+        "version": None if is_listed and observation.version == 1 else observation.version,
+        "age": age_of(observation.created_at) if is_listed else None,
+        "full_length": len(content) if is_cut else None,
+        "confidence": None if observation.confidence == 1.0 else observation.confidence,
+        "tags": observation.tags,
+        "owner": observation.owner,
+        "occurrences": observation.occurrences if observation.occurrences > 1 else None,
+        "claimed_by": claim and claim.by,
+        "claimed_until": claim and text_of(claim.until),
+        "links": observation.links,
+        "expires_at": None if is_listed else observation.expires_at and text_of(observation.expires_at),
     }
-    if is_listed:
-        fields_shown["age"] = age_of(created_at)
-        if observation.status == "active":
-            del fields_shown["status"]
-        if observation.version == 1:
-            del fields_shown["version"]
-    return cast(
-        ObservationAnswer,
-        _with(
-            fields_shown,
-            full_length=len(content) if is_cut else None,
-            confidence=None if observation.confidence == 1.0 else observation.confidence,
-            tags=observation.tags,
-            owner=observation.owner,
-            occurrences=observation.occurrences if observation.occurrences > 1 else None,
-            claimed_by=claim and claim.by,
-            claimed_until=claim and text_of(claim.until),
-            links=observation.links,
-            expires_at=None if is_listed else observation.expires_at and text_of(observation.expires_at),
-        ),
-    )
+    return cast(ObservationAnswer, {name: value for name, value in found.items() if value not in _EMPTY})
 
 
 def whole(observation: Observation, owner: str) -> WholeObservation:
@@ -231,11 +221,6 @@ def _fields_of(kind: type[Mapping[str, Any]]) -> dict[str, bool]:
 
 
 _EMPTY: Final[tuple[Any, ...]] = (None, "", [], {})
-
-
-def _with(fields_shown: dict[str, Any], **fields: object) -> dict[str, Any]:
-    """Return the observation with those of these fields that are neither None nor empty."""
-    return fields_shown | {name: value for name, value in fields.items() if value not in _EMPTY}
 
 
 def page_of(observations: Iterable[Observation], next_cursor: str = "", more: int = 0) -> ObservationList:

@@ -57,7 +57,10 @@ def after_rank(cursor: str | None, active: list[Observation]) -> list[Observatio
     """Return the active observations after a cursor made by `cursor_of`, or all without one. Raises InvalidField."""
     if cursor is None:
         return active
-    after = rank_of(cursor)
+    priority, _, seq = cursor.partition(".")
+    if not (priority.isdecimal() and seq.isdecimal() and len(cursor) < MAX_CURSOR):
+        raise no_cursor(cursor)
+    after = -int(priority), -int(seq)
     return [each for each in active if rank(each) > after]
 
 
@@ -70,14 +73,6 @@ def cursor_of(observation: Observation) -> str:
 def rank(observation: Observation) -> tuple[int, int]:
     """Return the sort key of an active observation: by priority, then newest first."""
     return (-observation.priority, -observation.added_seq)
-
-
-def rank_of(cursor: str) -> tuple[int, int]:
-    """Return the sort key in a cursor of active observations. Raises InvalidField."""
-    priority, _, seq = cursor.partition(".")
-    if not (priority.isdecimal() and seq.isdecimal() and len(cursor) < MAX_CURSOR):
-        raise no_cursor(cursor)
-    return -int(priority), -int(seq)
 
 
 def position_in(cursor: str) -> Position:

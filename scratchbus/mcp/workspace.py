@@ -58,11 +58,10 @@ class Workspace:
 
         Raises InvalidField without one.
         """
-        if self._entered:
-            return self._entered[-1]
-        if self.identity.session is None:
+        session = self.known_session
+        if session is None:
             raise InvalidField("session", "your connection has no session; ask the person who configured it for one")
-        return self.identity.session
+        return session
 
     @property
     def known_session(self) -> str | None:
@@ -110,7 +109,7 @@ class Workspace:
                 " entered with enter_session"
             )
         await self.bus.end_session(ended, event_id=event_id)
-        if self._entered and self._entered[-1] == ended:
+        if self._entered[-1:] == [ended]:
             self._entered.pop()
         result = ended, self.known_session
         if event_id is not None:
