@@ -129,8 +129,7 @@ def _work_done() -> Iterator[Metric]:
     yield _counter("context_tokens", [], [([], counts.context_tokens)])
     requests = [(list(key), count) for key, count in dict(counts.requests).items()]
     yield _counter("http_requests", ["method", "route", "status"], requests)
-    took = dict(counts.request_took)
-    yield _histogram("http_request_seconds", ["method", "route"], took)
+    yield _histogram("http_request_seconds", ["method", "route"], dict(counts.request_took))
     yield _gauge("http_open_streams", [], [([], counts.open_streams)])
     names, handled = ["subscription"], dict(counts.subscriptions)
     rows = [([name], each) for name, each in handled.items()]
@@ -138,8 +137,7 @@ def _work_done() -> Iterator[Metric]:
     yield _counter("acks", names, [(at, each.acked) for at, each in rows])
     yield _counter("delivery_failures", names, [(at, each.failed) for at, each in rows])
     yield _counter("events_set_aside", names, [(at, each.dead) for at, each in rows])
-    handling = {(name,): each.took for name, each in handled.items()}
-    yield _histogram("handler_seconds", names, handling)
+    yield _histogram("handler_seconds", names, {(name,): each.took for name, each in handled.items()})
 
 
 # -- the state of the bus --------------------------------------------------------------------------------------------
@@ -159,8 +157,7 @@ def _state_of(status: Status) -> Iterator[Metric]:
     yield _gauge("projection_lag_events", names, [(at, each.lag) for at, each in folds])
     yield _gauge("projection_lag_seconds", names, [(at, x.lag_seconds) for at, x in folds])
     yield _gauge("rejected_events", names, [(at, x.rejected) for at, x in folds])
-    foreign = [(at, each.foreign) for at, each in shards]
-    yield _gauge("foreign_entries", ["shard"], foreign)
+    yield _gauge("foreign_entries", ["shard"], [(at, each.foreign) for at, each in shards])
     yield _gauge("missing_events", ["shard"], [(at, each.missing) for at, each in shards])
     names, rows = ["subscription"], [([each.name], each) for each in status.subscriptions]
     yield _gauge("subscription_lag_events", names, [(at, each.lag) for at, each in rows])
@@ -183,14 +180,14 @@ def _each(by_name: Mapping[str, int]) -> Values:
 
 
 def _counter(name: str, labels: list[str], values: Values) -> Metric:
-    metric = CounterMetricFamily(f"scratchbus_{name}", HELP[name], labels=labels)
-    for at, value in values:
-        metric.add_metric(at, value)
-    return metric
+    return _with_values(CounterMetricFamily(f"scratchbus_{name}", HELP[name], labels=labels), values)
 
 
 def _gauge(name: str, labels: list[str], values: Values) -> Metric:
-    metric = GaugeMetricFamily(f"scratchbus_{name}", HELP[name], labels=labels)
+    return _with_values(GaugeMetricFamily(f"scratchbus_{name}", HELP[name], labels=labels), values)
+
+
+def _with_values(metric: CounterMetricFamily | GaugeMetricFamily, values: Values) -> Metric:
     for at, value in values:
         metric.add_metric(at, value)
     return metric
