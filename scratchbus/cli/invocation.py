@@ -6,7 +6,7 @@ import os
 import re
 import shlex
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -106,8 +106,7 @@ class Invocation:
         """
         url = "URL" if self.url is not None and ("@" in self.url or "?" in self.url) else self.url
         options = {"--config": self.config, "--url": url, "--bus": self.bus, "--page": self.page}
-        given = [f"{name} {shlex.quote(value)}" for name, value in options.items() if value is not None]
-        return f"`{' '.join(['scratchbus', *given, command])}`"
+        return f"`{command_line(command, options)}`"
 
     def speak_as(self, name: str | None) -> None:
         """Set the source, unless the options or settings name one."""
@@ -124,6 +123,12 @@ class Invocation:
             from scratchbus.settings import load_settings  # late: it imports pydantic, which `--help` does not need
 
         return load_settings(self.config, url=self.url, source=self.source, instance=self.instance, bus=self.bus)
+
+
+def command_line(command: str, options: Mapping[str, str | None]) -> str:
+    """Return a command with those of these options that have a value, as a shell takes it."""
+    given = [f"{name} {shlex.quote(value)}" for name, value in options.items() if value is not None]
+    return " ".join(["scratchbus", *given, command])
 
 
 def public_name(name: str, needed_by: str, extra: str) -> Any:

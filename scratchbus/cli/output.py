@@ -114,11 +114,11 @@ class Output:
     def note(self, text: str) -> None:
         """Print a note for a person on standard error, unless JSON was asked for."""
         if not self.as_json:
-            print(scratchbus.visible(text), file=sys.stderr, flush=True)  # noqa: T201  # what standard error is for
+            self.remark(text)
 
     def remark(self, text: str) -> None:
         """Print a note on standard error that programs need too."""
-        print(scratchbus.visible(text), file=sys.stderr, flush=True)  # noqa: T201  # as above
+        print(scratchbus.visible(text), file=sys.stderr, flush=True)  # noqa: T201  # what standard error is for
 
     def sentence(self, *cells: Cell, is_whole: bool = False) -> None:
         """Print cells on one line; a terminal cuts it to its width unless `is_whole`."""

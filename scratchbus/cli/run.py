@@ -16,7 +16,7 @@ import scratchbus
 from scratchbus.cli.commands import ENGINE, OUTPUT, BusGroup, command, given
 from scratchbus.cli.invocation import Invocation, pass_invocation
 from scratchbus.cli.output import Cell
-from scratchbus.cli.serve import ServeArguments, http_server, serve_options
+from scratchbus.cli.serve import ServeArguments, http_name, serve_options
 from scratchbus.cli.status_view import connection_hint, engine_document, show_status
 from scratchbus.daemon import StopSignal, metrics_options, start_exporter
 from scratchbus.errors import EngineUnreachable, InvalidURL
@@ -78,7 +78,7 @@ def up(
 
     with ExitStack() as cleanup:
         if is_served:
-            serving = cleanup.enter_context(http_server()(serve_arguments.options(invocation)))
+            serving = cleanup.enter_context(http_name("serving_http")(serve_arguments.options(invocation)))
             document |= {"http": serving.url, "open": serving.to_open}
             pairs.insert(-1, ("console", Cell(serving.to_open, "cyan")))
         invocation.out.block(document, [Cell("scratchbus is up", "bold green")], "", pairs)
@@ -260,7 +260,7 @@ def demo(context: click.Context, invocation: Invocation, url: str | None, log: s
     """
     if is_served and invocation.as_json:
         raise click.UsageError("--serve shows the demo in a browser; leave --json out")
-    served = http_server() if is_served else None
+    served = http_name("serving_http") if is_served else None
     url = invocation.url if url is None else url
     if url is None and given(bus=invocation.bus, config=invocation.config):
         raise click.UsageError("--bus and --config are for an engine of yours; give --url too, or leave them out")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
 from functools import wraps
 from typing import Any
@@ -81,7 +80,7 @@ class ServeArguments:
         def path(name: str | None) -> Path | None:
             return None if name is None else Path(name)
 
-        return _public("HttpOptions")(
+        return http_name("HttpOptions")(
             where=self.address or "8765",
             settings={"url": invocation.url, "config": invocation.config, "bus": invocation.bus},
             tokens=path(self.tokens),
@@ -118,7 +117,7 @@ def serve(invocation: Invocation, serve_arguments: ServeArguments) -> None:
     """
     from scratchbus.daemon import configure_logging
 
-    run = _public("serve_http")
+    run = http_name("serve_http")
     configure_logging(invocation.settings().log_level)
 
     def announce(serving: scratchbus.HttpServing) -> None:
@@ -132,11 +131,6 @@ def serve(invocation: Invocation, serve_arguments: ServeArguments) -> None:
     run(serve_arguments.options(invocation), announce)
 
 
-def http_server() -> Callable[[Any], AbstractContextManager[scratchbus.HttpServing]]:
-    """Return what serves over HTTP beside other work. Raises SettingsError unless the extra is installed."""
-    found: Callable[[Any], AbstractContextManager[scratchbus.HttpServing]] = _public("serving_http")
-    return found
-
-
-def _public(name: str) -> Any:
+def http_name(name: str) -> Any:
+    """Return what `scratchbus` exports by a name of the HTTP server. Raises SettingsError without the extra."""
     return public_name(name, "the HTTP server", "http")

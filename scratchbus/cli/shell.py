@@ -57,8 +57,10 @@ def _run(arguments: list[str]) -> int:
 
         return shell_complete(root, {}, PROGRAM, VARIABLE, instruction)
     for number, argument in enumerate(arguments, 1):
-        if not _is_text(argument):
-            raise click.UsageError(f"argument {number} is not UTF-8 text")
+        try:
+            argument.encode()
+        except UnicodeEncodeError:
+            raise click.UsageError(f"argument {number} is not UTF-8 text") from None
     try:
         code = _invoke(arguments)
     except OSError:
@@ -77,14 +79,6 @@ def _invoke(arguments: list[str]) -> int:
     except click.exceptions.Exit as done:
         return done.exit_code
     return OK
-
-
-def _is_text(argument: str) -> bool:
-    try:
-        argument.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _fail(text: str, code: int) -> int:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import scratchbus
-from scratchbus.cli.invocation import Invocation
+from scratchbus.cli.invocation import Invocation, command_line
 from scratchbus.cli.output import Cell, Column, Columns, Output
 from scratchbus.cli.text import clock, plural, span
 
@@ -46,9 +45,7 @@ def connection_hint(status: scratchbus.Status) -> Iterator[tuple[str, Cell]]:
     bus = None if status.bus == default_bus() else status.bus
     arguments = [*([] if url is None else [repr(url)]), *([] if bus is None else [f"bus={bus!r}"])]
     yield "connect", Cell(f"Bus.connect({', '.join(arguments)})", "cyan")
-    options = {"--url": url, "--bus": bus}
-    given = [f"{name} {shlex.quote(value)}" for name, value in options.items() if value is not None]
-    yield "", Cell(" ".join(["scratchbus", *given, "active"]), "cyan")
+    yield "", Cell(command_line("active", {"--url": url, "--bus": bus}), "cyan")
 
 
 def default_bus() -> str:
@@ -81,8 +78,7 @@ def _section(out: Output, columns: Columns[T], items: Sequence[T], total: int, n
     out.line("")
     out.table(columns, items, titled=True)
     if total > len(items):
-        left_out = total - len(items)
-        out.sentence(Cell(f"and {left_out:,} more {noun}{'' if left_out == 1 else 's'}", "dim"))
+        out.sentence(Cell(f"and {plural(total - len(items), f'more {noun}')}", "dim"))
 
 
 def _state(status: scratchbus.Status) -> Iterator[tuple[str, Cell]]:
@@ -128,13 +124,10 @@ def _memory(status: scratchbus.Status) -> Cell:
 def _projection(shard: scratchbus.ShardStatus) -> Cell:
     """Return how far the projection is behind the log; readers catch up themselves."""
     if shard.lag:
-        behind = f"projection {plural(shard.lag, 'event')} behind, the oldest {_age(shard.lag_seconds)}"
+        age = f"{span(shard.lag_seconds)} old" if shard.lag_seconds >= 1 else "new"
+        behind = f"projection {plural(shard.lag, 'event')} behind, the oldest {age}"
         return Cell(f"{behind}; `scratchbus up` keeps it current", "yellow")
     return Cell("projection up to date", "green")
-
-
-def _age(seconds: float) -> str:
-    return f"{span(seconds)} old" if seconds >= 1 else "new"
 
 
 _PAGE: Columns[scratchbus.PageStatus] = (
