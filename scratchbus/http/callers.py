@@ -88,13 +88,12 @@ class Callers(ABC):
         if not self.is_valid(caller):
             raise self._refused("wrong-token", "this token or key is no longer valid", 'Bearer error="invalid_token"')
 
-    @abstractmethod
-    def check_connection(self, connection: ClientConnection | None) -> None:
+    def check_connection(self, connection: ClientConnection | None) -> None:  # noqa: B027  # any is as good, by default
         """Refuse a connection that a token or key does not help. Raises Refusal."""
 
-    @abstractmethod
     def connected(self, connection: ClientConnection | None) -> Caller | None:
-        """Return the caller known from the connection alone; None without a token or key."""
+        """Return the caller known from the connection alone, without a token or key; by default nobody is."""
+        return None
 
     async def identify(self, scope: Scope, headers: Headers) -> Caller:
         """Return the caller of a request. Raises Refusal."""
@@ -187,13 +186,6 @@ class TokenHolders(Callers):
         """Return whether the file still has the token, with the same scopes."""
         named = (token for token in self.tokens.last_good() if token.name == caller.name)  # several if edited by hand
         return any(token.is_valid and _holder(token) == caller for token in named)
-
-    def check_connection(self, connection: ClientConnection | None) -> None:
-        """Accept any connection: the token says all."""
-
-    def connected(self, connection: ClientConnection | None) -> Caller | None:
-        """Return None: without a token nobody is known."""
-        return None
 
 
 def cookie_of(scheme: str, host: str) -> str:

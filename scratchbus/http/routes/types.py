@@ -152,15 +152,14 @@ _REGISTRY_SCHEMA: Final = record(
 )
 
 
-def _body(description: str, *, is_checked: bool) -> dict[str, Any]:
-    """Return the body of an operation: a registry, or any text if the operation checks it."""
-    in_yaml: dict[str, Any] = _REGISTRY_SCHEMA if is_checked else {}
-    in_json: dict[str, Any] = _REGISTRY_SCHEMA if is_checked else {"type": "object", "additionalProperties": True}
-    return yaml_or_json(description, in_yaml, in_json, _EXAMPLE_REGISTRY)
-
-
-_TO_CHECK: Final = _body("What may be a registry, in YAML or JSON.", is_checked=False)
-_TO_PUBLISH: Final = _body("A registry, in YAML as `config/observation_types.yaml`, or in JSON.", is_checked=True)
+_ANY_OBJECT: Final = {"type": "object", "additionalProperties": True}
+_TO_CHECK: Final = yaml_or_json("What may be a registry, in YAML or JSON.", {}, _ANY_OBJECT, _EXAMPLE_REGISTRY)
+_TO_PUBLISH: Final = yaml_or_json(
+    "A registry, in YAML as `config/observation_types.yaml`, or in JSON.",
+    _REGISTRY_SCHEMA,
+    _REGISTRY_SCHEMA,
+    _EXAMPLE_REGISTRY,
+)
 
 
 @router.get("/types", responses={200: _TYPES})
