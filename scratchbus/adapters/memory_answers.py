@@ -163,18 +163,17 @@ def replaced(before: str, text: str, old: str, new: str) -> str:
     return f"The memory file has been edited.\n{excerpt}"
 
 
-def not_once(path: str, text: str, old: str) -> str:
-    """Return the error of `str_replace` for a part that does not occur exactly once; "" if it does."""
+def check_once(path: str, text: str, old: str) -> None:
+    """Raise MemoryToolError, as `str_replace` does, unless a part occurs exactly once."""
     count = text.count(old) if old else 0
     if count == 0:
-        return f"No replacement was performed, old_str `{old}` did not appear verbatim in {path}."
-    if count == 1:
-        return ""
-    lines = list(dict.fromkeys(_lines_with(text, old)))
-    return (
-        f"No replacement was performed. Multiple occurrences of old_str `{old}` in lines: {', '.join(map(str, lines))}."
-        " Please ensure it is unique"
-    )
+        raise MemoryToolError(f"No replacement was performed, old_str `{old}` did not appear verbatim in {path}.")
+    if count > 1:
+        lines = ", ".join(map(str, dict.fromkeys(_lines_with(text, old))))
+        raise MemoryToolError(
+            f"No replacement was performed. Multiple occurrences of old_str `{old}` in lines: {lines}."
+            " Please ensure it is unique"
+        )
 
 
 def _lines_with(text: str, old: str) -> list[int]:
@@ -186,12 +185,11 @@ def _lines_with(text: str, old: str) -> list[int]:
     return found
 
 
-def beyond(line: int, text: str) -> str:
-    """Return the error of `insert` for a line outside the text; "" for a valid line."""
+def check_line(line: int, text: str) -> None:
+    """Raise MemoryToolError, as `insert` does, for a line outside the text."""
     count = len(text.removesuffix("\n").split("\n")) if text else 0
-    if 0 <= line <= count:
-        return ""
-    return (
-        f"Error: Invalid `insert_line` parameter: {line}. It should be within the range of lines of the file:"
-        f" [0, {count}]"
-    )
+    if not 0 <= line <= count:
+        raise MemoryToolError(
+            f"Error: Invalid `insert_line` parameter: {line}. It should be within the range of lines of the file:"
+            f" [0, {count}]"
+        )

@@ -83,9 +83,7 @@ class MemoryTool:
         try:
             text = self._texts.replace(answers.relative(path), old, new, event_id=event_id)
         except (NotFound, InvalidInput):
-            problem = answers.not_once(path, self._content(path, f"Error: {answers.missing(path)}"), old)
-            if problem:
-                raise MemoryToolError(problem) from None
+            answers.check_once(path, self._content(path, f"Error: {answers.missing(path)}"), old)
             raise
         return answers.replaced(before, text.content, old, new)
 
@@ -95,9 +93,7 @@ class MemoryTool:
         try:
             self._texts.insert(answers.relative(path), line, arguments["insert_text"], event_id=event_id)
         except (NotFound, InvalidInput):
-            problem = answers.beyond(line, self._content(path, does_not_exist))
-            if problem:
-                raise MemoryToolError(problem) from None
+            answers.check_line(line, self._content(path, does_not_exist))
             raise
         return f"The file {path} has been edited."
 

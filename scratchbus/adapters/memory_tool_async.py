@@ -81,9 +81,7 @@ class AsyncMemoryTool:
         try:
             text = await self._texts.replace(answers.relative(path), old, new, event_id=event_id)
         except (NotFound, InvalidInput):
-            problem = answers.not_once(path, await self._content(path, f"Error: {answers.missing(path)}"), old)
-            if problem:
-                raise MemoryToolError(problem) from None
+            answers.check_once(path, await self._content(path, f"Error: {answers.missing(path)}"), old)
             raise
         return answers.replaced(before, text.content, old, new)
 
@@ -93,9 +91,7 @@ class AsyncMemoryTool:
         try:
             await self._texts.insert(answers.relative(path), line, arguments["insert_text"], event_id=event_id)
         except (NotFound, InvalidInput):
-            problem = answers.beyond(line, await self._content(path, does_not_exist))
-            if problem:
-                raise MemoryToolError(problem) from None
+            answers.check_line(line, await self._content(path, does_not_exist))
             raise
         return f"The file {path} has been edited."
 
