@@ -144,7 +144,6 @@ def update(
     tags: tuple[str, ...],
     expires_at: str | None,
     remind_at: str | None,
-    not_before: str | None,
     blocked_by: tuple[str, ...],
     **fields: Any,
 ) -> None:
@@ -159,12 +158,9 @@ def update(
         changes["owner"] = owner or None
     if tags:
         changes["tags"] = [tag for tag in tags if tag]
-    if expires_at is not None:
-        changes["expires_at"] = None if expires_at == "never" else expires_at
-    if remind_at is not None:
-        changes["remind_at"] = None if remind_at == "never" else remind_at
-    if not_before is not None:
-        changes["not_before"] = not_before
+    for name, time in (("expires_at", expires_at), ("remind_at", remind_at)):
+        if time is not None:
+            changes[name] = None if time == "never" else time
     if not blocked_by and changes.keys() <= _GUARDS:
         raise click.UsageError("nothing to update; give --content, --status, --tag or another field")
     with invocation.open_fenced(id, fields["fence"]) as opened:
