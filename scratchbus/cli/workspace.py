@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 import click
 
@@ -12,10 +11,7 @@ from scratchbus.cli.commands import ENGINE, OUTPUT, BusGroup, session_option, wa
 from scratchbus.cli.invocation import Invocation, pass_invocation
 from scratchbus.cli.output import Cell, Column, Columns
 
-if TYPE_CHECKING:
-    from scratchbus import Rule, WorkspaceSync, WorkspaceSynced
-
-_RULES: Columns[Rule] = (
+_RULES: Columns[scratchbus.Rule] = (
     Column("PATH", lambda each: Cell(each.path)),
     Column("SHA-256", lambda each: Cell(each.sha256, "dim", each.sha256[:12])),
     Column("CHARACTERS", lambda each: Cell(f"{len(each.text):,}"), right=True),
@@ -57,7 +53,7 @@ def sync(invocation: Invocation, directory: str, session_id: str | None, watch: 
             _show(invocation, workspace_sync, workspace_sync.run())
 
 
-def _show(invocation: Invocation, workspace_sync: WorkspaceSync, synced: WorkspaceSynced) -> None:
+def _show(invocation: Invocation, workspace_sync: scratchbus.WorkspaceSync, synced: scratchbus.WorkspaceSynced) -> None:
     document = {
         "directory": str(workspace_sync.directory),
         "session": workspace_sync.session,

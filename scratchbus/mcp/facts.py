@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Final, NotRequired
+from typing import Annotated, Final, NotRequired
 
 from pydantic import Field, WithJsonSchema
 from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
 
+import scratchbus
 from scratchbus.errors import InvalidField
 from scratchbus.mcp.answers import Moment, answer_of
 from scratchbus.mcp.tool_parameters import EventId, Limit
 from scratchbus.mcp.toolbox import ADDS, READS, SETS, ToolGroup, tool
-
-if TYPE_CHECKING:
-    from scratchbus import AsyncFacts, Fact
 
 Entity = Annotated[str, Field(description="A name, as people use it.")]
 Relation = Annotated[
@@ -79,7 +77,7 @@ class FactsTools(ToolGroup):
     """The tools for the facts of one scope."""
 
     @property
-    def _facts(self) -> AsyncFacts:
+    def _facts(self) -> scratchbus.AsyncFacts:
         identity = self._workspace.identity
         return self._workspace.bus.facts(identity.knowledge[-1] if identity.knowledge else identity.page)
 
@@ -150,5 +148,5 @@ class FactsTools(ToolGroup):
         return {"explanation": (await self._facts.why(id)).text()}
 
 
-def _answers(facts: Sequence[Fact]) -> list[FactAnswer]:
+def _answers(facts: Sequence[scratchbus.Fact]) -> list[FactAnswer]:
     return [answer_of(FactAnswer, fact) for fact in facts]

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 from uuid import uuid4
 
 from pydantic import Field
 from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
 
+import scratchbus
 from scratchbus.errors import InvalidField, shown
 from scratchbus.mcp.answers import answer_of
 from scratchbus.mcp.observation_changes import as_one_call
 from scratchbus.mcp.tool_parameters import EventId
 from scratchbus.mcp.toolbox import READS, REPLACES, ToolGroup, tool
-
-if TYPE_CHECKING:
-    from scratchbus import AsyncFiles
 
 MAX_READ: Final = 100_000
 """The most characters of a file in an answer."""
@@ -48,7 +46,7 @@ class FileTools(ToolGroup):
     """The tools for the files of one session."""
 
     @property
-    def _files(self) -> AsyncFiles:
+    def _files(self) -> scratchbus.AsyncFiles:
         return self._workspace.bus.files(self._workspace.session)
 
     @tool("List private files", READS)

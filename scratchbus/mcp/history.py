@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, NotRequired
+from typing import Annotated, NotRequired
 
 from pydantic import Field
 from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
 
+import scratchbus
 from scratchbus.mcp.answers import Happened, Moment, ObservationList, brief, happened, text_of
 from scratchbus.mcp.paging import after_rank, cursor_of, first, position_in
 from scratchbus.mcp.tool_parameters import Cursor, Limit
 from scratchbus.mcp.toolbox import READS, ToolGroup, tool
-
-if TYPE_CHECKING:
-    from scratchbus import Branch
 
 
 class HistoryAnswer(TypedDict):
@@ -89,7 +87,7 @@ class HistoryTools(ToolGroup):
         return first(after_rank(cursor, found), limit, cursor_of)
 
 
-def _branch(branch: Branch) -> TracedBranch:
+def _branch(branch: scratchbus.Branch) -> TracedBranch:
     line: TracedBranch = {"depth": branch.depth, "id": branch.id}
     if branch.observation is not None:
         shown = brief(branch.observation)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
 
+import scratchbus
 from scratchbus.mcp.tool_parameters import Based, EventId, Overwrite, base_of, explained
 from scratchbus.mcp.toolbox import EDITS, READS, REPLACES, ToolGroup, tool
-
-if TYPE_CHECKING:
-    from scratchbus import AsyncNotepad
 
 
 class NotepadText(TypedDict):
@@ -37,7 +35,7 @@ class NotepadTools(ToolGroup):
     """The tools for the notepad of one session."""
 
     @property
-    def _notepad(self) -> AsyncNotepad:
+    def _notepad(self) -> scratchbus.AsyncNotepad:
         return self._workspace.bus.notepad(self._workspace.session)
 
     @tool("Read the notepad", READS)

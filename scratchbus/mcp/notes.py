@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, NotRequired, cast
+from typing import Annotated, NotRequired, cast
 
 from pydantic import Field
 from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
 
+import scratchbus
 from scratchbus.mcp.answers import Moment, answer_of
 from scratchbus.mcp.paging import after_id, search
 from scratchbus.mcp.tool_parameters import Cursor, EventId, Limit, Tags
 from scratchbus.mcp.toolbox import ADDS, READS, REPLACES, ToolGroup, tool
-
-if TYPE_CHECKING:
-    from scratchbus import AsyncNotes, Note, NoteResult
 
 Id = Annotated[str, Field(description="Id of a note, such as note_1764000000000.")]
 Content = Annotated[str, Field(description="One topic, up to 4,000 characters.")]
@@ -96,7 +94,7 @@ class NotesTools(ToolGroup):
     """The tools for the notes of one session."""
 
     @property
-    def _notes(self) -> AsyncNotes:
+    def _notes(self) -> scratchbus.AsyncNotes:
         return self._workspace.bus.notes(self._workspace.session)
 
     @tool("Add a note", ADDS)
@@ -170,11 +168,11 @@ class NotesTools(ToolGroup):
         return listed
 
 
-def _note_answer(result: NoteResult) -> NoteAnswer:
+def _note_answer(result: scratchbus.NoteResult) -> NoteAnswer:
     return {"message": result.message, "note": answer_of(Noted, result.note), "metadata": cast(Totals, result.metadata)}
 
 
-def _page_of_notes(notes: list[Note], limit: int, cursor: str | None) -> tuple[list[Noted], str]:
+def _page_of_notes(notes: list[scratchbus.Note], limit: int, cursor: str | None) -> tuple[list[Noted], str]:
     """Return the notes after the cursor, which is a note id, and the next cursor, empty on the last page."""
     found = after_id(cursor, notes)
     following = found[limit - 1].id if len(found) > limit else ""

@@ -8,19 +8,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import anyio
 from anyio.abc import TaskGroup
 
+import scratchbus
 from scratchbus.daemon import stderr_logger
 from scratchbus.errors import BusClosed, LogError, ScratchbusError
 from scratchbus.mcp.protocol import INTERNAL_ERROR, SUBSCRIPTION_KEY, Client, Params, ProtocolError, Result
 from scratchbus.mcp.resources import ACTIVE, NOTEPAD, NOTES, OBSERVATION, TODO, Resources
 from scratchbus.mcp.workspace import Workspace
-
-if TYPE_CHECKING:
-    from scratchbus import BusPosition, Change, Position
 
 MAX_SUBSCRIPTIONS: Final = 1024
 """The most connections and requests that subscribe at once."""
@@ -166,7 +164,7 @@ class ResourceSubscriptions:
                 self._tasks.start_soon(self._follow_memories, identity.session, position)
             self._is_following = True
 
-    async def _follow_page(self, changes: AsyncIterator[Change]) -> None:
+    async def _follow_page(self, changes: AsyncIterator[scratchbus.Change]) -> None:
         try:
             async for change in changes:
                 for uri in self._uris(change):
@@ -174,7 +172,7 @@ class ResourceSubscriptions:
         except ScratchbusError as problem:  # reads of the page raise it to their callers
             logger.error("clients are no longer notified of changes", page=self._page, reason=str(problem))
 
-    async def _follow_memories(self, session: str, after: BusPosition | Position | None) -> None:
+    async def _follow_memories(self, session: str, after: scratchbus.BusPosition | scratchbus.Position | None) -> None:
         """Publish the changes of a session's memories until the bus is closed; after an error, continue.
 
         Without a position, as after a rewound log, any memory may have changed.
@@ -201,7 +199,7 @@ class ResourceSubscriptions:
             failures += 1
             await anyio.sleep(min(MAX_PAUSE, 0.05 * 2 ** min(failures, 6)))
 
-    def _uris(self, change: Change) -> list[str]:
+    def _uris(self, change: scratchbus.Change) -> list[str]:
         active = ACTIVE.uri(self._page)
         if change.is_resync:  # any subscribed resource may have changed
             return sorted({active}.union(*(each.uris for each in self._subscribers.values())))

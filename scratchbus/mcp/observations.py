@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Final, cast
+from typing import Annotated, Any, Final, cast
 
 from pydantic import Field
 
+import scratchbus
 from scratchbus import EVENT_KINDS, Event, NewObservation, Observation
 from scratchbus.errors import InvalidField, InvalidId, InvalidPosition, LogRewound, PositionLost, ScratchbusError
 from scratchbus.mcp.answers import (
@@ -37,9 +38,6 @@ from scratchbus.mcp.observation_fields import (
 from scratchbus.mcp.paging import after_id, after_rank, cursor_of, first, no_cursor, position_in, search
 from scratchbus.mcp.tool_parameters import Cursor, EventId, Limit, Tags
 from scratchbus.mcp.toolbox import ADDS, READS, ToolGroup, tool
-
-if TYPE_CHECKING:
-    from scratchbus import AsyncView
 
 NEWS: Final = tuple(kind for kind in EVENT_KINDS if kind != "context_rendered")
 """The kinds of events that `changes_since` reports: all but `context_rendered`."""
@@ -186,7 +184,7 @@ class ObservationTools(ToolGroup):
         return {"changes": changes, "next_cursor": str(reached), "has_more": False}
 
 
-def _subject_of(event: Event, view: AsyncView) -> Observation | None:
+def _subject_of(event: Event, view: scratchbus.AsyncView) -> Observation | None:
     """Return the observation that an event is about; None for another subject, such as a note, or if it has left."""
     try:
         return view.get(event.subject)

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, TypeVar, cast
+from typing import Final, TypeVar, cast
 
 import scratchbus
 from scratchbus import Observation, Position
 from scratchbus.errors import InvalidField, InvalidPosition, shown
 from scratchbus.mcp.answers import ObservationList, page_of
 
-if TYPE_CHECKING:
-    from scratchbus import Note
-
 MAX_CURSOR: Final = 30
 
-Item = TypeVar("Item", "Note", "Observation")
+Item = TypeVar("Item", "scratchbus.Note", "Observation")
 
 
 def search(text: str, items: Sequence[Item]) -> list[Item]:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from pydantic import Field
 from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
 
+import scratchbus
 from scratchbus.errors import InvalidField, shown
 from scratchbus.mcp.answers import answer_of
 from scratchbus.mcp.tool_parameters import EventId
 from scratchbus.mcp.toolbox import REPLACES, ToolGroup, tool
-
-if TYPE_CHECKING:
-    from scratchbus import AsyncPreferences
 
 Key = Annotated[str, Field(description="A few words, like `quotes in JS`.")]
 Scope = Annotated[str | None, Field(description="One of your scopes; default: the last.")]
@@ -51,7 +49,7 @@ class PreferenceTools(ToolGroup):
         scope, preferences = self._scope_preferences(scope)
         return answer_of(Preferred, await preferences.forget(key, event_id=event_id), scope=scope)
 
-    def _scope_preferences(self, scope: str | None) -> tuple[str, AsyncPreferences]:
+    def _scope_preferences(self, scope: str | None) -> tuple[str, scratchbus.AsyncPreferences]:
         """Return the scope, by default the last one of the identity, and its preferences. Raises InvalidField."""
         scopes = self._workspace.identity.knowledge
         chosen = scopes[-1] if scope is None else scope

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, NotRequired
+from typing import Annotated, NotRequired
 
 from pydantic import Field
 from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
 
+import scratchbus
 from scratchbus.mcp.notepad import Done, done
 from scratchbus.mcp.tool_parameters import Based, EventId, Overwrite, base_of, explained
 from scratchbus.mcp.toolbox import READS, REPLACES, ToolGroup, tool
-
-if TYPE_CHECKING:
-    from scratchbus import AsyncScratchpad
 
 
 class Self(TypedDict):
@@ -30,7 +28,7 @@ class ScratchpadTools(ToolGroup):
     """The tools for the scratchpad of the agent itself."""
 
     @property
-    def _scratchpad(self) -> AsyncScratchpad:
+    def _scratchpad(self) -> scratchbus.AsyncScratchpad:
         return self._workspace.bus.scratchpad(self._workspace.identity.agent)
 
     def has(self, name: str) -> bool:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Final, cast, get_args
+from typing import Annotated, Any, Final, cast, get_args
 
 from pydantic import Field, WithJsonSchema
 from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
 
+import scratchbus
 from scratchbus import TodoItem
 from scratchbus.errors import InvalidField, shown
 from scratchbus.mcp.tool_parameters import Based, EventId, Overwrite, base_of, explained
 from scratchbus.mcp.toolbox import REPLACES, ToolGroup, tool
-
-if TYPE_CHECKING:
-    from scratchbus import AsyncTodo
 
 _STATUSES: Final = get_args(TodoItem.model_fields["status"].annotation)
 
@@ -51,7 +49,7 @@ class TodoTools(ToolGroup):
     """The tool for the todo list of one session."""
 
     @property
-    def _todo(self) -> AsyncTodo:
+    def _todo(self) -> scratchbus.AsyncTodo:
         return self._workspace.bus.todo(self._workspace.session)
 
     @tool("Read or write the todo list", REPLACES)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 from pydantic import Field, WithJsonSchema
 
+import scratchbus
 from scratchbus.errors import Conflict, RevisionConflict
-
-if TYPE_CHECKING:
-    from scratchbus import Registry
 
 EventId = str | None
 """An id the model chooses for its call to make a retry safe; the instructions explain it once for all tools."""
@@ -50,7 +48,7 @@ def explained(what: str, how_to_read: str, revision: int | None) -> Iterator[Non
         ) from conflict
 
 
-def with_types(schema: Any, registry: Registry) -> Any:
+def with_types(schema: Any, registry: scratchbus.Registry) -> Any:
     """Return a schema with the observation types as an enum, and with their meanings where it asks for them."""
     if isinstance(schema, list):
         return [with_types(each, registry) for each in schema]

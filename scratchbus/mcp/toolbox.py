@@ -14,11 +14,12 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import cache
 from inspect import Parameter, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, get_type_hints
+from typing import Any, Final, NamedTuple, TypeVar, get_type_hints
 
 from pydantic import BaseModel, ValidationError, create_model
 from pydantic_core import from_json, to_json
 
+import scratchbus
 from scratchbus.daemon import counts, stderr_logger
 from scratchbus.errors import (
     EngineError,
@@ -34,9 +35,6 @@ from scratchbus.errors import (
 from scratchbus.mcp.notices import Notices
 from scratchbus.mcp.tool_parameters import with_types
 from scratchbus.mcp.workspace import Workspace
-
-if TYPE_CHECKING:
-    from scratchbus import Registry
 
 FIXED_BY_CONNECTION: Final = frozenset({"source", "by", "agent", "page", "session", "kind", "instance"})
 """Values fixed by the connection; refused as arguments."""
@@ -127,15 +125,22 @@ class BoundTool:
         self._arguments = self.listed["inputSchema"]["properties"]
         self.is_former = function.current_name is not None  # type: ignore[attr-defined]
 
-    def takes(self, name: str) -> bool:
-        """Return whether it has an argument of this name."""
-        return name in self._arguments
-
-    async def __call__(self, arguments: dict[str, Any]) -> Answer:
-        """Call the tool. An argument that is null counts as omitted, as many clients intend.
+    async def call(self, arguments: dict[str, Any]) -> Answer:
+        """Call the tool; if the engine does not answer a write, retry once with the same event id.
 
         Raises ScratchbusError; InvalidInput describes invalid arguments.
         """
+        try:
+            return await self._run(arguments)
+        except (EngineError, LogError) as problem:
+            # LogBlocked is a LogError too, but stays until an operator repairs the log.
+            is_transient = isinstance(problem, _TRANSIENT_ERRORS) and not isinstance(problem, LogBlocked)
+            if problem.event_id is None or "event_id" not in self._arguments or not is_transient:
+                raise
+            return await self._run({**arguments, "event_id": problem.event_id})
+
+    async def _run(self, arguments: dict[str, Any]) -> Answer:
+        """Run the tool. An argument that is null counts as omitted, as many clients intend."""
         for name, value in arguments.items():
             if name not in self._arguments:
                 raise InvalidInput(self._unknown(name))
@@ -182,7 +187,7 @@ class Toolbox:
     @property
     def listed(self) -> list[dict[str, Any]]:
         """The tools as clients see them, in a fixed order, with the current observation types."""
-        types: Registry = self._workspace.bus.types
+        types: scratchbus.Registry = self._workspace.bus.types
         return [
             {**tool.listed, "inputSchema": with_types(tool.listed["inputSchema"], types)}
             for tool in self._tools.values()
@@ -196,7 +201,7 @@ class Toolbox:
             return self._refused("unknown", self._unknown_tool(name))
         started_at = time.perf_counter()
         try:
-            answer = dict(await _retried(tool, arguments))
+            answer = dict(await tool.call(arguments))
         except ScratchbusError as problem:
             return self._refused(name, for_a_model(self._workspace.told(problem)))
         except Exception:
@@ -236,18 +241,6 @@ _FOR_PEOPLE: Final = re.compile(
 def for_a_model(error: str) -> str:
     """Return an error without advice on shell commands and connections, which a model with only tools cannot follow."""
     return _FOR_PEOPLE.sub("", error)
-
-
-async def _retried(tool: BoundTool, arguments: dict[str, Any]) -> Answer:
-    """Call a tool; if the engine does not answer a write, retry once with the same event id."""
-    try:
-        return await tool(arguments)
-    except (EngineError, LogError) as problem:
-        # LogBlocked is a LogError too, but stays until an operator repairs the log.
-        is_transient = isinstance(problem, _TRANSIENT_ERRORS) and not isinstance(problem, LogBlocked)
-        if problem.event_id is None or not tool.takes("event_id") or not is_transient:
-            raise
-        return await tool({**arguments, "event_id": problem.event_id})
 
 
 def _check_unicode(name: str, value: Any) -> None:

@@ -5,15 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import scratchbus
 from scratchbus import AsyncBus
 from scratchbus.daemon import LimitedLogger, stderr_logger
 from scratchbus.errors import Conflict, EngineError, InvalidField, NotFound, ScratchbusError, for_clients
 from scratchbus.mcp.identity import Identity
-
-if TYPE_CHECKING:
-    from scratchbus import AsyncPage, AsyncView, Observation
 
 logger = LimitedLogger(stderr_logger())
 
@@ -27,9 +25,9 @@ class Workspace:
         self.bus = bus
         self._entered: list[str] = []
         self._ended: dict[str, tuple[str, str | None]] = {}
-        self.page: AsyncPage = bus.page(identity.page)
+        self.page: scratchbus.AsyncPage = bus.page(identity.page)
         self._exit_stack = exit_stack
-        self._view: AsyncView | None = None
+        self._view: scratchbus.AsyncView | None = None
         self._view_lock = asyncio.Lock()
 
     @classmethod
@@ -116,14 +114,14 @@ class Workspace:
             self._ended[event_id] = result
         return result
 
-    async def view(self) -> AsyncView:
+    async def view(self) -> scratchbus.AsyncView:
         """Return the view of the page, which follows the log from the first call on."""
         async with self._view_lock:
             if self._view is None:
                 self._view = await self._exit_stack.enter_async_context(self.bus.view(self.page.name))
             return self._view
 
-    async def read_observation(self, id: str) -> Observation | None:
+    async def read_observation(self, id: str) -> scratchbus.Observation | None:
         """Return an observation of the page, and log the read. Raises InvalidId, Behind, EngineError."""
         found = (await self.look()).get(id)
         if found is None:
@@ -131,7 +129,7 @@ class Workspace:
         await self.page.log_read([found])
         return found
 
-    async def look(self) -> AsyncView:
+    async def look(self) -> scratchbus.AsyncView:
         """Return the view once it includes every write acknowledged by now. Raises Behind, EngineError.
 
         This only asks the engine for the end of the log. Reading the page itself would fold the same events again on
