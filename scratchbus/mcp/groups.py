@@ -8,7 +8,6 @@ from scratchbus.mcp.context import ContextTools
 from scratchbus.mcp.facts import FactsTools
 from scratchbus.mcp.files import FileTools
 from scratchbus.mcp.history import HistoryTools
-from scratchbus.mcp.identity import Identity
 from scratchbus.mcp.notepad import NotepadTools
 from scratchbus.mcp.notes import NotesTools
 from scratchbus.mcp.observation_changes import ObservationChanges
@@ -50,17 +49,11 @@ def toolbox_of(workspace: Workspace) -> Toolbox:
     tools = []
     group_of: dict[str, str] = {}
     for name, classes in GROUPS.items():
+        is_whole, has_basic = name in workspace.identity.tools, workspace.identity.has_basic(name)
         for group in classes:
-            group_of |= dict.fromkeys(group.current_names(), name)
-            if methods := _methods(workspace.identity, name, group):
-                bound = group(workspace)
-                tools += [BoundTool(getattr(bound, method)) for method in methods if bound.has(method)]
+            bound = group(workspace)
+            for method, current_name in group.current_names().items():
+                group_of[method] = name
+                if (is_whole or (has_basic and current_name in BASIC_TOOLS)) and bound.has(method):
+                    tools.append(BoundTool(getattr(bound, method)))
     return Toolbox(workspace, tools, group_of)
-
-
-def _methods(identity: Identity, name: str, group: type[ToolGroup]) -> list[str]:
-    """Return the names of the tools that an identity has of a group."""
-    current_names = group.current_names()
-    if name in identity.tools:
-        return list(current_names)
-    return [method for method, current in current_names.items() if current in BASIC_TOOLS and identity.has_basic(name)]

@@ -8,7 +8,7 @@ from pydantic import Field
 from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
 
 import scratchbus
-from scratchbus.mcp.tool_parameters import Based, EventId, Overwrite, base_of, explained
+from scratchbus.mcp.tool_parameters import Based, EventId, Overwrite, replacing
 from scratchbus.mcp.toolbox import EDITS, READS, REPLACES, ToolGroup, tool
 
 
@@ -53,8 +53,8 @@ class NotepadTools(ToolGroup):
         event_id: EventId = None,
     ) -> Done:
         """Replace the session notepad: your plan and findings, which survive compaction word for word."""
-        with explained("notepad", "read_notepad", revision):
-            return done(await self._notepad.write(content, revision=base_of(revision, overwrite), event_id=event_id))
+        with replacing("notepad", "read_notepad", revision, overwrite=overwrite) as base:
+            return done(await self._notepad.write(content, revision=base, event_id=event_id))
 
     @tool("Edit the notepad", EDITS)
     async def update_notepad(

@@ -9,7 +9,7 @@ from typing_extensions import TypedDict  # typing's own is not enough for pydant
 
 import scratchbus
 from scratchbus.mcp.notepad import Done, done
-from scratchbus.mcp.tool_parameters import Based, EventId, Overwrite, base_of, explained
+from scratchbus.mcp.tool_parameters import Based, EventId, Overwrite, replacing
 from scratchbus.mcp.toolbox import READS, REPLACES, ToolGroup, tool
 
 
@@ -62,5 +62,5 @@ class ScratchpadTools(ToolGroup):
     ) -> Done:
         """Replace your scratchpad, which outlives the session."""
         reader = "whoami" if "scratchpad" in self._workspace.identity.tools else "get_context"
-        with explained("scratchpad", reader, revision):
-            return done(await self._scratchpad.write(content, revision=base_of(revision, overwrite), event_id=event_id))
+        with replacing("scratchpad", reader, revision, overwrite=overwrite) as base:
+            return done(await self._scratchpad.write(content, revision=base, event_id=event_id))

@@ -10,7 +10,7 @@ from typing_extensions import TypedDict  # typing's own is not enough for pydant
 import scratchbus
 from scratchbus import TodoItem
 from scratchbus.errors import InvalidField, shown
-from scratchbus.mcp.tool_parameters import Based, EventId, Overwrite, base_of, explained
+from scratchbus.mcp.tool_parameters import Based, EventId, Overwrite, replacing
 from scratchbus.mcp.toolbox import REPLACES, ToolGroup, tool
 
 _STATUSES: Final = get_args(TodoItem.model_fields["status"].annotation)
@@ -70,8 +70,7 @@ class TodoTools(ToolGroup):
             todo_list = await self._todo.read()
         else:
             _check_statuses(todos)
-            with explained("todo list", "todo without arguments", revision):
-                base = base_of(revision, overwrite or merge)
+            with replacing("todo list", "todo without arguments", revision, overwrite=overwrite or merge) as base:
                 todo_list = await self._todo.write(todos, merge, revision=base, event_id=event_id)
         return cast(TodoAnswer, todo_list.model_dump(mode="json"))
 

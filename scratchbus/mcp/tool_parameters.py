@@ -30,16 +30,14 @@ Based = Annotated[int | None, Field(description="The one you read.")]
 Overwrite = Annotated[bool, Field(description="Replace it unread.")]
 
 
-def base_of(revision: int | None, overwrite: bool) -> int | None:
-    """Return the revision a replacement is based on; 0 (the memory must be empty) if none is given."""
-    return revision if revision is not None else None if overwrite else 0
-
-
 @contextmanager
-def explained(what: str, how_to_read: str, revision: int | None) -> Iterator[None]:
-    """Turn RevisionConflict into a Conflict that tells the model how to proceed."""
+def replacing(what: str, how_to_read: str, revision: int | None, *, overwrite: bool) -> Iterator[int | None]:
+    """Yield the revision a replacement is based on; 0 (the memory must be empty) if none is given.
+
+    Turn RevisionConflict into a Conflict that tells the model how to proceed.
+    """
     try:
-        yield
+        yield 0 if revision is None and not overwrite else revision
     except RevisionConflict as conflict:
         problem = "is not empty" if revision is None else f"has changed since revision {revision}"
         raise Conflict(
