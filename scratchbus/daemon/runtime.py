@@ -81,9 +81,7 @@ def configure_logging(level: str = "info", **always: str) -> None:
     """
     if sys.stderr is None:  # it was closed; so that no connection gets its descriptor
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115  # for as long as the process runs
-    renderer: structlog.types.Processor = _render_json
-    if sys.stderr.isatty():
-        renderer = _render_for_people
+    renderer: structlog.types.Processor = _render_for_people if sys.stderr.isatty() else _render_json
     number = logging.getLevelNamesMapping()[level.upper()]
     processors: list[structlog.types.Processor] = [
         lambda _, __, line: {**line, **always},
