@@ -24,7 +24,7 @@ import scratchbus
 from scratchbus.daemon import StopSignal, exit_within, listen
 from scratchbus.errors import InvalidSource, SettingsError, shown
 from scratchbus.http.app import create_app
-from scratchbus.http.callers import Callers, LocalUser, TokenHolders
+from scratchbus.http.callers import LocalUser, TokenHolders
 from scratchbus.http.client_connections import Protocol
 from scratchbus.http.guard import hosts_of
 from scratchbus.http.server import Server
@@ -169,7 +169,7 @@ class _NotifyingServer(uvicorn.Server):
         yield  # signals are handled below
 
 
-def _callers(options: ServeOptions, *, is_local: bool) -> Callers:
+def _callers(options: ServeOptions, *, is_local: bool) -> LocalUser | TokenHolders:
     if options.tokens is not None:
         tokens = scratchbus.McpTokens(options.tokens)
         tokens.check_any()

@@ -15,7 +15,7 @@ from anyio.abc import TaskStatus
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 import scratchbus
-from scratchbus.http.callers import Caller, LocalUser, TokenHolders
+from scratchbus.http.callers import Caller, LocalUser
 from scratchbus.http.problems import Refusal
 from scratchbus.http.server import Server
 
@@ -55,10 +55,7 @@ class Mcp:
 
     def _tokens(self) -> scratchbus.McpTokens:
         callers = self._server.callers
-        if isinstance(callers, TokenHolders):
-            return callers.tokens
-        assert isinstance(callers, LocalUser)  # noqa: S101 - there are no others
-        return _KeyAsToken(callers.key, callers.user)
+        return _KeyAsToken(callers.key, callers.user) if isinstance(callers, LocalUser) else callers.tokens
 
 
 class _KeyAsToken(scratchbus.McpTokens):

@@ -13,7 +13,7 @@ from anyio.abc import TaskGroup
 from fastapi import Depends, Request
 
 from scratchbus import AsyncBus
-from scratchbus.http.callers import Caller, Callers
+from scratchbus.http.callers import Caller, LocalUser, TokenHolders
 from scratchbus.http.parameters import refuse_unknown_parameters
 
 MAX_BUSES: Final = 256
@@ -50,7 +50,7 @@ class Server:
     the header `Host` that it answers to; None for any.
     """
 
-    callers: Callers
+    callers: LocalUser | TokenHolders
     settings: Mapping[str, Any]
     hosts: frozenset[str] | None = None
     allow_private_webhooks: bool = False
