@@ -126,10 +126,9 @@ def check_lists(document: Mapping[str, Any], *names: str) -> None:
             raise Refusal(422, "invalid-field", f'{name}: write a list of texts, such as ["a", "b"]', field=name)
 
 
-def check_source(caller: Caller, document: Mapping[str, Any], *names: str) -> None:
+def check_source(caller: Caller, document: Mapping[str, Any], name: str = "source") -> None:
     """Refuse a body that speaks for someone else, unless the caller may. Raises Refusal."""
-    for name in names or ("source",):
-        source = document.get(name)
-        if source is not None and source != caller.source and not caller.may_name_source:
-            detail = f"{name}: you speak as {caller.source}; leave it out, or use a token with the scope admin"
-            raise Refusal(403, "forged-source", detail, field=name)
+    source = document.get(name)
+    if source is not None and source != caller.source and not caller.may_name_source:
+        detail = f"{name}: you speak as {caller.source}; leave it out, or use a token with the scope admin"
+        raise Refusal(403, "forged-source", detail, field=name)

@@ -17,10 +17,10 @@ from scratchbus.http.schemas import (
     component,
     document,
     exact,
-    header,
     items_of,
     link,
     listed,
+    location_of,
     one_of,
     or_null,
 )
@@ -91,7 +91,7 @@ _LINKS: Final = {
     "get": link("get_fact", "Why it is known.", _HERE),
     "retract": link("retract_fact", "Take it back.", _HERE),
 }
-_LOCATION: Final = header("Where it is.", "/api/v1/scopes/ada%2Fshop/facts/fact_1795386035607", required=True)
+_LOCATION: Final = location_of("/api/v1/scopes/ada%2Fshop/facts/fact_1795386035607")
 _ASSERTED: Final[dict[str, Any]] = {
     "position": "1795386035607-4",
     "id": "IRQJtwDaecy0145~1a205758442-6b",
@@ -111,7 +111,7 @@ _ASSERTED: Final[dict[str, Any]] = {
 }
 
 FACT: Final = document("The fact", _FACT, _EXAMPLE, **_LINKS)
-ASSERTED: Final = document("The fact, which is new", _FACT, _EXAMPLE, {"Location": _LOCATION}, **_LINKS)
+ASSERTED: Final = document("The fact, which is new", _FACT, _EXAMPLE, _LOCATION, **_LINKS)
 FACTS: Final = items_of("The facts", _FACT, _EXAMPLE)
 NEIGHBOURS: Final = items_of(
     "The entities, each with its distance in facts and the last fact on the path",

@@ -10,6 +10,7 @@ from fastapi import Depends, Header, Path
 from pydantic import StringConstraints, WithJsonSchema
 from starlette.responses import Response
 
+import scratchbus
 from scratchbus import AsyncBus, Event
 from scratchbus.errors import EngineError, LogError
 from scratchbus.http import patterns
@@ -90,8 +91,9 @@ TEXT: Final = document(
 )
 
 
-def text_answer(content: str, revision: int | None) -> Response:
-    """Return a text with its revision as ETag."""
+async def text_answer(memory: scratchbus.AsyncNotepad | scratchbus.AsyncScratchpad, at: str | None) -> Response:
+    """Return the text of a memory, with its revision as ETag; or what it was at a moment, without one."""
+    content, revision = await memory.read_with_revision() if at is None else (await memory.as_of(at), None)
     return answer({"content": content, "revision": revision}, version=revision)
 
 

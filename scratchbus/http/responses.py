@@ -25,6 +25,7 @@ from scratchbus.http.schemas import (
     leave_out_nulls,
     link,
     listed,
+    location_of,
     of_model,
     one_of,
     or_null,
@@ -122,7 +123,7 @@ EVENT: Final = component("Event", _event())
 EVENT_KINDS: Final = tuple(COMPONENTS["Event"]["discriminator"]["mapping"])
 
 ETAG: Final = header("The version, for `If-Match`.", '"1"', required=True, pattern='^"[1-9][0-9]*"$')
-_LOCATION: Final = header("Where it is.", f"/api/v1/pages/main/observations/{examples.ID}", required=True)
+_LOCATION: Final = location_of(f"/api/v1/pages/main/observations/{examples.ID}")
 LINK: Final = header("The next page, unless this is the last.", '</api/v1/…&after=…>; rel="next"')
 _PAGE: Final = {"page": "$request.path.page"}
 _HERE: Final = {"page": "$response.body#/page", "id": "$response.body#/id"}
@@ -152,9 +153,7 @@ _FIRST: Final = {
 
 OBSERVATION: Final = document("The observation", KEPT, examples.OBSERVATION, {"ETag": ETAG}, **_LINKS)
 _WITH_DISPLACED: Final = examples.OBSERVATION | {"displaced": []}
-ADDED: Final = document(
-    "The observation, which is new", _ADDED, _WITH_DISPLACED, {"ETag": ETAG, "Location": _LOCATION}, **_LINKS
-)
+ADDED: Final = document("The observation, which is new", _ADDED, _WITH_DISPLACED, {"ETag": ETAG, **_LOCATION}, **_LINKS)
 REPEATED: Final = document(
     "The open observation with the same `dedupe_key`, counted again", _ADDED, _WITH_DISPLACED, {"ETag": ETAG}, **_LINKS
 )

@@ -48,14 +48,12 @@ def body(schema: Schema, *, required: bool = True, example: Any = None) -> dict[
 
 
 def document(
-    description: str, schema: Schema, example: Any = None, headers: dict[str, Any] | None = None, **links: Any
+    description: str, schema: Schema, example: Any, headers: dict[str, Any] | None = None, **links: Any
 ) -> dict[str, Any]:
     """Return the response of an operation, for `responses`; the links name operations that its document leads to."""
-    content: dict[str, Any] = {"schema": schema}
-    if example is not None:
-        name = re.sub(r"\W+", "-", description.lower()).strip("-")
-        EXAMPLES[name] = {"value": example}
-        content["examples"] = {name: {"$ref": f"#/components/examples/{name}"}}
+    name = re.sub(r"\W+", "-", description.lower()).strip("-")
+    EXAMPLES[name] = {"value": example}
+    content = {"schema": schema, "examples": {name: {"$ref": f"#/components/examples/{name}"}}}
     found: dict[str, Any] = {"description": description, "content": {"application/json": content}}
     if headers:
         found["headers"] = headers
@@ -143,9 +141,9 @@ def document_schema(schema: Schema) -> Schema:
     return schema
 
 
-def items_of(description: str, schema: Schema, *examples: Any, **links: Any) -> dict[str, Any]:
-    """Return the response of an operation whose document is a list of `items`; the links are as in `document`."""
-    return document(description, exact(items=listed(schema)), {"items": [*examples]}, **links)
+def items_of(description: str, schema: Schema, *examples: Any) -> dict[str, Any]:
+    """Return the response of an operation whose document is a list of `items`."""
+    return document(description, exact(items=listed(schema)), {"items": [*examples]})
 
 
 def link(operation: str, description: str, parameters: dict[str, str], body: Any = None) -> dict[str, Any]:

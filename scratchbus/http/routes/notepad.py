@@ -84,10 +84,7 @@ Edit = Annotated[Body, Depends(BodyReader(_edit_of, takes(_EXAMPLE, *dict.fromke
 @router.get(PATH, responses={200: TEXT})
 async def read_notepad(bus: MemoryBus, session: SessionName, at: When = None) -> Response:
     """Return the text of a session's notepad; empty if it was never written."""
-    notepad = bus.notepad(session)
-    if at is not None:
-        return text_answer(await notepad.as_of(at), None)
-    return text_answer(*await notepad.read_with_revision())
+    return await text_answer(bus.notepad(session), at)
 
 
 @router.put(PATH, responses={200: REVISED})

@@ -46,10 +46,7 @@ def check_owner(caller: Caller, agent: str) -> None:
 async def read_scratchpad(bus: MemoryBus, caller: CallerOf, agent: AgentName, at: When = None) -> Response:
     """Return the text of one's own scratchpad."""
     check_owner(caller, agent)
-    pad = bus.scratchpad(agent)
-    if at is not None:
-        return text_answer(await pad.as_of(at), None)
-    return text_answer(*await pad.read_with_revision())
+    return await text_answer(bus.scratchpad(agent), at)
 
 
 @router.put(PATH, responses={200: REVISED}, openapi_extra=takes(ScratchpadText.example, ScratchpadText))
