@@ -13,15 +13,10 @@ from scratchbus.cli.text import one_line, plural, type_style
 _FILE = click.Path()
 
 
-def _duration_cell(value: int | str | None) -> Cell:
-    """Return a duration; an empty cell where the settings decide."""
-    return Cell("" if value is None else value if isinstance(value, str) else scratchbus.duration_text(value), "dim")
-
-
 _TYPE: Columns[scratchbus.ObservationType] = (
     Column("type", lambda each: Cell(each.name, type_style(each.priority)), 20),
     Column("pri", lambda each: Cell(str(each.priority)), 3, right=True),
-    Column("ttl", lambda each: _duration_cell(each.default_ttl_ms), 5, right=True),
+    Column("ttl", lambda each: Cell(scratchbus.document_of(each)["default_ttl"] or "", "dim"), 5, right=True),
     Column("owner", lambda each: Cell(each.default_owner or "", "cyan"), 8),
     Column(
         "lifecycle",

@@ -73,12 +73,8 @@ def frame(event: Event, position_after: str, bus: str, as_cloud_events: bool) ->
     return b"id: %b\nevent: %b\ndata: %b\n\n" % (position_after.encode(), event.kind.encode(), to_json(document))
 
 
-def problem_frame(name: str, position_after: str, problem: Exception) -> bytes:
+def problem_frame(problem: LogError, position_after: str) -> bytes:
     """Return the frame that tells a client that events are missing: the stream continues after `position_after`."""
+    name = "rewound" if isinstance(problem, LogRewound) else "position-lost"
     document = {"detail": str(problem), "position": position_after}
     return b"id: %b\nevent: %b\ndata: %b\n\n" % (position_after.encode(), name.encode(), to_json(document))
-
-
-def name_of(problem: LogError) -> str:
-    """Return the name of the event that tells a client of a problem with the log."""
-    return "rewound" if isinstance(problem, LogRewound) else "position-lost"

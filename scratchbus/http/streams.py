@@ -16,7 +16,7 @@ from typing import Final
 from scratchbus import AsyncBus, BusPosition, Event
 from scratchbus.daemon import stderr_logger
 from scratchbus.errors import LogError, LogRewound, ScratchbusError
-from scratchbus.http.frames import EventFilter, Vector, frame, moved, name_of, problem_frame, text_of
+from scratchbus.http.frames import EventFilter, Vector, frame, moved, problem_frame, text_of
 from scratchbus.http.stream_group import CHUNK, EventStream, Group
 
 HEARTBEAT: Final = 15.0
@@ -121,7 +121,7 @@ class Streams:
         except LogError as problem:
             group.flush(self._end(), self._limit())
             stream.position, stream.at = self._end(), group.next
-            await self._send(stream, problem_frame(name_of(problem), text_of(stream.position), problem), send)
+            await self._send(stream, problem_frame(problem, text_of(stream.position)), send)
 
     async def _wait_for(self, stream: EventStream, bus: AsyncBus) -> None:
         """Wait until this process has read up to the client's position, which may come from another server.
@@ -181,7 +181,7 @@ class Streams:
         """Tell all streams that events are missing, and continue at the end of the log."""
         with suppress(ScratchbusError):
             self._position = (await (await self._own_bus()).position()).shards
-            frame = problem_frame(name_of(problem), text_of(self._position), problem)
+            frame = problem_frame(problem, text_of(self._position))
             for group in self._groups.values():
                 group.add(frame)
             self._flush()
