@@ -90,6 +90,7 @@ def conversation_of(documents: Mapping[str, Any]) -> Conversation:
     """Return the conversation in the documents of a session, which are given by subject."""
     conversation = Conversation()
     conversation.load({id: each for id, each in documents.items() if isinstance(each, Turn | Task)})
+    conversation.loaded()
     return conversation
 
 

@@ -56,13 +56,6 @@ class ItemIndex(MemoryIndex[StoreItem]):
         self._unindexed: dict[str, None] = {}
         self._rows: dict[str, int] = {}
 
-    def loaded(self) -> None:
-        """Sort the items into the order in which they were first put."""
-        items, self._spaces = sorted(self._documents.values(), key=lambda item: item.added_seq), {}
-        self._is_sorted = True
-        for item in items:
-            self._put(item.id, item)
-
     @property
     def has_expiring(self) -> bool:
         """Whether any item may expire."""

@@ -26,15 +26,18 @@ class MemoryIndex(Generic[D]):
 
     def __init__(self) -> None:
         self._documents: dict[str, D] = {}
+        self._unsorted: dict[str, D] = {}
         self.size = 0
 
     def load(self, documents: Mapping[str, D]) -> None:
-        """Add some of the stored documents, by their subjects, in any order."""
-        for subject, document in documents.items():
-            self._put(subject, document)
+        """Take some of the stored documents, by their subjects, in any order; `loaded` adds them."""
+        self._unsorted.update(documents)
 
     def loaded(self) -> None:
-        """Get ready for events, once all documents are loaded."""
+        """Add the loaded documents in the order in which they began; called before the first event."""
+        documents, self._unsorted = self._unsorted, {}
+        for subject in sorted(documents, key=lambda each: documents[each].added_seq):
+            self._put(subject, documents[subject])
 
     def evolve(self, event: Event) -> None:
         """Fold an event; known events, and events that cannot follow the earlier ones, change nothing."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from operator import attrgetter, itemgetter
 
 from scratchbus.domain.memories import Note
@@ -21,7 +21,6 @@ class Notebook(MemoryIndex[Note]):
 
     def __init__(self, its_notes: Iterable[Note] = ()) -> None:
         super().__init__()
-        self._unsorted: dict[str, Note] = {}
         self._texts: dict[str, str] = {}
         self._blocks: list[_Block] = []
         self._block_of: dict[str, _Block] = {}
@@ -29,16 +28,6 @@ class Notebook(MemoryIndex[Note]):
         self._tags: Counter[str] = Counter()
         self.load({note.id: note for note in its_notes})
         self.loaded()
-
-    def load(self, documents: Mapping[str, Note]) -> None:
-        """Add some of the stored notes, in any order."""
-        self._unsorted.update(documents)
-
-    def loaded(self) -> None:
-        """Sort the loaded notes; called before the first event."""
-        for note in sorted(self._unsorted.values(), key=lambda note: note.added_seq):
-            self._put(note.id, note)
-        self._unsorted.clear()
 
     def __len__(self) -> int:
         return len(self._documents)

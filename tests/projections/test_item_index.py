@@ -17,15 +17,19 @@ def item(value, seq=1):
 def test_the_size_of_an_item_index_includes_the_values():
     index, empty = ItemIndex(), ItemIndex()
     empty.load({"item_a": item({})})
+    empty.loaded()
     index.load({"item_a": item({"a": "x" * 50_000, "b": [{"c": "y" * 10_000}], "d": 7})})
+    index.loaded()
     assert index.size == empty.size + 60_000
     index.load({"item_a": item({}, 2)})
+    index.loaded()
     assert index.size == empty.size
 
 
 def test_a_query_works_after_an_interrupted_one(monkeypatch):
     index = ItemIndex()
     index.load({"item_a": item({"a": "some words"})})
+    index.loaded()
     with monkeypatch.context() as patch:
         patch.setattr(item_index, "text_of", Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
@@ -44,6 +48,7 @@ def test_a_query_finds_the_best_match_first_and_of_equal_ones_the_first_added():
                 )
             }
         )
+    index.loaded()
     found = index.search((), {}, "cats", 10, 0, 0)
     assert [each.item.key for each in found] == ["c", "b", "d", "a"]
 
@@ -51,5 +56,6 @@ def test_a_query_finds_the_best_match_first_and_of_equal_ones_the_first_added():
 def test_a_word_is_found_within_text_without_spaces():
     index = ItemIndex()
     index.load({"item_a": item({"a": "数据库在凌晨重新启动"})})
+    index.loaded()
     assert index.search((), {}, "重启", 10, 0, 0)
     assert not index.search((), {}, "会议", 10, 0, 0)
