@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -220,14 +221,9 @@ def _test_of_fields(condition: Mapping[Any, Any]) -> _Test:
 
 
 _OPERATORS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
-    "$eq": lambda value, operand: bool(value == operand),
-    "$ne": lambda value, operand: bool(value != operand),
-    "$gt": lambda value, operand: bool(value > operand),
-    "$gte": lambda value, operand: bool(value >= operand),
-    "$lt": lambda value, operand: bool(value < operand),
-    "$lte": lambda value, operand: bool(value <= operand),
-}
-
+    "$eq": operator.eq, "$ne": operator.ne, "$gt": operator.gt, "$gte": operator.ge, "$lt": operator.lt,
+    "$lte": operator.le,
+}  # fmt: skip
 
 _COMBINING: Final = ("$and", "$or", "$not", "$nor", "$in", "$nin")
 """Operators of other stores."""
