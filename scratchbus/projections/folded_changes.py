@@ -80,10 +80,6 @@ def _due(observation: _Observation, event: Due) -> dict[str, Any]:
     return changes if event.next is None else changes | {"not_before": event.next}
 
 
-def _cleared(observation: _Observation, event: Event) -> dict[str, Any]:
-    return {}
-
-
 CHANGES: dict[str, Callable[[Any, Any], dict[str, Any]]] = {
     "updated": _updated,
     "repeated": _repeated,
@@ -93,9 +89,5 @@ CHANGES: dict[str, Callable[[Any, Any], dict[str, Any]]] = {
     "lapsed": _lapsed,
     "linked": _linked,
     "due": _due,
-    "cleared": _cleared,
 }
-"""The changes of each kind of event that this projection folds, except `added` and `erased`."""
-
-CHANGING = {kind.encode(): change for kind, change in CHANGES.items() if kind != "cleared"}
-"""The kinds of events after which an observation is still on the page, each with the function for its changes."""
+"""The kinds of events that change an observation on the page, each with the function for its changes."""

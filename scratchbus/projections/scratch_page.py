@@ -61,11 +61,11 @@ def evolve(observation: Observation | None, event: Event, *, in_place: bool = Fa
     if event.kind == "erased":
         return None
     change = CHANGES.get(event.kind)
-    if change is None:
+    if change is None and event.kind != "cleared":
         return observation
     if observation is None:
         raise FoldError(f"{event.kind} of an observation that is not on the page")
-    if event.kind == "cleared":
+    if change is None:
         return None
     changes = change(observation, event)
     changes.update(version=observation.version + 1, ms=event.ms, seq=event.seq)

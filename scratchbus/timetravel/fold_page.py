@@ -33,7 +33,7 @@ from scratchbus.eventlog.raw_entries import (
 from scratchbus.eventlog.reader import read
 from scratchbus.eventlog.stored_documents import encode_document
 from scratchbus.projections.filters import Filter, matching
-from scratchbus.projections.folded_changes import CHANGING
+from scratchbus.projections.folded_changes import CHANGES
 from scratchbus.projections.page_in_memory import PageInMemory
 from scratchbus.projections.projection import UNFOLDABLE, damage
 from scratchbus.projections.scratch_page import as_observation
@@ -50,7 +50,7 @@ Documents = dict[str, AnyObservation]
 """Observations by id. Those which nothing has changed since they were added, or stored, are in their stored form."""
 
 _SUBJECT, _KIND, _TYPE, _PAGE = map(LAYOUT.index, (b"subject", b"kind", b"type", b"page"))
-_CHANGES: dict[bytes, Any] = {b"added": added, **CHANGING}
+_CHANGES: dict[bytes, Any] = {b"added": added} | {kind.encode(): change for kind, change in CHANGES.items()}
 """The kinds of events that are folded without building the event, each with its function."""
 _page_and_name, _values = itemgetter(2 * _PAGE, 2 * _PAGE + 1), itemgetter(1)
 _DENSE = 3  # a page that has one of so many events is read with the others: the engine is quicker at it

@@ -210,6 +210,7 @@ def test_every_kind_of_event_is_folded_or_ignored_on_purpose():
     ours = {kind for kind, cls in EVENTS.items() if cls.__module__ not in memories}
     assert ours - CHANGES.keys() == {
         "added",
+        "cleared",
         "erased",
         "types_changed",
         "relations_changed",
