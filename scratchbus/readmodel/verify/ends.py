@@ -2,38 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
-
 from scratchbus.domain.position import Position
-from scratchbus.engine.scripts import Command
 from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.errors import shown
 from scratchbus.eventlog.below_floor import Floor
-from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key
 from scratchbus.eventlog.foreign import read_foreign, up_to
 from scratchbus.eventlog.gaps import not_erased
 from scratchbus.eventlog.raw_entries import entry_fields, entry_id, entry_position, text_of
-from scratchbus.readmodel.verify.findings import MAX_FINDINGS, Verified
+from scratchbus.readmodel.verify.findings import MAX_FINDINGS
 from scratchbus.readmodel.verify.probe import ShardCheck, stored_end
-from scratchbus.readmodel.verify.stored import StoredKeys
 
 _AT_ONCE = 1_000  # numbers of erased events per read
 
 
 class EndsCheck(ShardCheck):
-    """Compares the ends of one shard's log; `read` reads keys at once."""
-
-    def __init__(
-        self,
-        log: Log,
-        wanted: StoredKeys,
-        verified: Verified,
-        read: Callable[[Iterable[Command]], Step[list[Any]]],
-    ) -> None:
-        super().__init__(log, wanted, verified)
-        self._read = read
+    """Compares the ends of one shard's log."""
 
     def run(self) -> Step[None]:
         """Check the events after the checkpoint, the tail and the checkpoint itself."""

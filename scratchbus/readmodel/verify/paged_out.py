@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from scratchbus.engine.scripts import Command
 from scratchbus.engine.steps import Step, ask, batches
 from scratchbus.errors import shown
-from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key
 from scratchbus.eventlog.index_tables import (
     ENTRY,
@@ -23,25 +20,16 @@ from scratchbus.eventlog.index_tables import (
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.paged_out import IndexEdit, reads
 from scratchbus.projections.scratch_page import index_entries
-from scratchbus.readmodel.verify.findings import Verified
-from scratchbus.readmodel.verify.probe import ShardCheck
-from scratchbus.readmodel.verify.stored import StoredKeys
+from scratchbus.readmodel.verify.probe import Probe, ShardCheck
 
 _AT_ONCE = 500  # observations per read
 
 
 class PagedOutCheck(ShardCheck):
-    """Compares the observations of a shard that the stored documents lack; `read` reads keys at once."""
+    """Compares the observations of a shard that the stored documents lack."""
 
-    def __init__(
-        self,
-        log: Log,
-        wanted: StoredKeys,
-        verified: Verified,
-        read: Callable[[Iterable[Command]], Step[list[Any]]],
-    ) -> None:
-        super().__init__(log, wanted, verified)
-        self._read = read
+    def __init__(self, probe: Probe) -> None:
+        super().__init__(probe)
         self._unmarked = set[str]()  # pages with paged-out observations, where the checkpoint says that there are none
 
     def run(self) -> Step[None]:

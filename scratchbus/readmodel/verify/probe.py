@@ -34,22 +34,13 @@ class Moved(Exception):
     """The state was rebuilt meanwhile, or the log was replaced: start again."""
 
 
-class ShardCheck:
-    """What all parts of the verification of one shard need: its log, its expected state, and where findings go."""
-
-    def __init__(self, log: Log, wanted: StoredKeys, verified: Verified) -> None:
-        self._log = log
-        self._keys = wanted.keys
-        self._shard = wanted.keys.shard
-        self._wanted = wanted
-        self._verified = verified
-
-
-class Probe(ShardCheck):
+class Probe:
     """Reads a shard, and keeps the expected state up to date with it."""
 
     def __init__(self, log: Log, wanted: StoredKeys, verified: Verified, report: Callable[[int], None]) -> None:
-        super().__init__(log, wanted, verified)
+        self.log, self.wanted, self.verified = log, wanted, verified
+        self._keys = wanted.keys
+        self._shard = wanted.keys.shard
         self._report = report
         self._end = START  # of the log, at the last read
 
@@ -57,11 +48,11 @@ class Probe(ShardCheck):
         """Read all this at once, and fold the log to the same point."""
         reads = packed([("GET", self._keys.floor), ("ZCARD", self._keys.erased), *commands])
         command = probe(*reads, tail=self._keys.tail, checkpoint=checkpoint_key(self._keys))
-        base, tip = self._wanted.base, self._wanted.tip
+        base, tip = self.wanted.base, self.wanted.tip
         while True:
             (reply,) = yield Call(self._shard, (command,))
             tail, row, floor, erased, *replies = reply
-            self._wanted.floor = Floor.parse(floor, None, self._shard).position
+            self.wanted.floor = Floor.parse(floor, None, self._shard).position
             end, checkpoint = stored_end(tail, self._shard), Checkpoint.parse(row, self._shard)
             if checkpoint.build != base.build or checkpoint.position < base.at or end < self._end:
                 raise Moved
@@ -74,7 +65,7 @@ class Probe(ShardCheck):
 
     def fold(self, checkpoint: Position, end: Position) -> Step[None]:
         """Fold the read model up to the checkpoint, and the rest up to the end of the log; report faults of the log."""
-        base, tip = self._wanted.base, self._wanted.tip
+        base, tip = self.wanted.base, self.wanted.tip
         for state, until in ((base, checkpoint), (tip, end)):
             while state.at[:2] < until[:2]:  # START has another shard
                 entries = yield from self._read(state.at, until)
@@ -85,28 +76,38 @@ class Probe(ShardCheck):
 
     def _apply(self, state: ReadModel | ExpectedState, entries: list[RawEntry]) -> None:
         """Fold entries that follow the read model, or the rest."""
-        base, tip = self._wanted.base, self._wanted.tip
+        base, tip = self.wanted.base, self.wanted.tip
         items, is_level = decode_items(entries, self._shard), state.at == tip.at
         for entry, item in items:
             if is_level or item.position > tip.at:  # the read model may be behind
-                tip.apply(entry, item, self._verified.add)
-                self._verified.events += 1
+                tip.apply(entry, item, self.verified.add)
+                self.verified.events += 1
                 if isinstance(item, Erased):
                     base.forget(item)
-                    self._wanted.tombstoned.update(_seqs(item.positions))
+                    self.wanted.tombstoned.update(_seqs(item.positions))
         if state is base:
             base.apply(items, tip.gaps)
 
     def _read(self, after: Position, end: Position) -> Step[list[RawEntry]]:
         """Read the next entries, and note which of them were erased."""
         after = after._replace(shard=self._shard)
-        found = yield from LogReader(self._log, after, until=end.stream_id, chunk=_CHUNK).read()
+        found = yield from LogReader(self.log, after, until=end.stream_id, chunk=_CHUNK).read()
         if found.entries:
             seqs = set(entry_numbers(found.entries)[1])
             erased = set((yield from erased_between(self._keys, after.seq, max(seqs))))
-            self._wanted.erased_in_log |= erased & seqs
-            self._wanted.tip.erased |= erased - seqs
+            self.wanted.erased_in_log |= erased & seqs
+            self.wanted.tip.erased |= erased - seqs
         return found.entries
+
+
+class ShardCheck:
+    """A part of the verification of one shard, with the log, the expected state and the findings of its probe."""
+
+    def __init__(self, probe: Probe) -> None:
+        self._log, self._wanted, self._verified = probe.log, probe.wanted, probe.verified
+        self._keys = probe.wanted.keys
+        self._shard = probe.wanted.keys.shard
+        self._read = probe.read
 
 
 def _seqs(positions: Iterable[str]) -> Iterator[int]:

@@ -16,7 +16,6 @@ from scratchbus.engine.steps import Fetch, Step, ask, ask_all, batches
 from scratchbus.errors import ArchiveDamaged, ArchiveForeign, LogRewound
 from scratchbus.eventlog.archive_protocol import LogArchive
 from scratchbus.eventlog.below_floor import read_floor
-from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import checkpoint_key, read_unchecked
 from scratchbus.eventlog.gaps import erased_between, not_erased
 from scratchbus.eventlog.keys import PageKeys
@@ -30,7 +29,7 @@ from scratchbus.readmodel.verify.ends import EndsCheck
 from scratchbus.readmodel.verify.findings import Verified
 from scratchbus.readmodel.verify.key_names import check_essential, check_other_shards, check_types, is_day, recognise
 from scratchbus.readmodel.verify.paged_out import PagedOutCheck
-from scratchbus.readmodel.verify.probe import Moved, Probe, stored_end
+from scratchbus.readmodel.verify.probe import Moved, Probe, ShardCheck, stored_end
 from scratchbus.readmodel.verify.stored import StoredKey, StoredKeys
 
 _AT_ONCE = 500  # members of a key per read
@@ -59,7 +58,9 @@ def verify(core: Core, progress: Progress | None = None) -> Step[Verified]:
         while True:
             found = Verified()
             try:
-                yield from _Shard(log, shard, found, partial(report_count, shard)).verify()
+                report = partial(report_count, shard)
+                probe = Probe(log, StoredKeys(log.keys(shard)), found, partial(report, "log"))
+                yield from _Shard(probe, report).verify()
             except Moved:
                 continue
             except (ArchiveDamaged, ArchiveForeign) as problem:
@@ -69,18 +70,13 @@ def verify(core: Core, progress: Progress | None = None) -> Step[Verified]:
     return verified
 
 
-class _Shard:
+class _Shard(ShardCheck):
     """The verification of one shard."""
 
-    def __init__(self, log: Log, shard: int, verified: Verified, report: Callable[[str, int], None]) -> None:
-        self._log = log
-        self._shard = shard
-        self._keys = log.keys(shard)
-        self._verified = verified
-        self._wanted = StoredKeys(self._keys)
+    def __init__(self, probe: Probe, report: Callable[[str, int], None]) -> None:
+        super().__init__(probe)
+        self._probe = probe
         self._report = report
-        self._probe = Probe(log, self._wanted, verified, partial(report, "log"))
-        self._read = self._probe.read
 
     def verify(self) -> Step[None]:
         """Compare everything. Raises Moved, and the errors of reading the archive."""
@@ -96,7 +92,8 @@ class _Shard:
         self._wanted.base.build = checkpoint.build
         self._wanted.floor = (yield from read_floor(self._log, self._shard)).position
         yield from self._read([])
-        keys = sorted((yield from self._scan()) | self._wanted.names())
+        found = yield from find_keys(self._shard, match=f"{self._keys.tag}*")
+        keys = sorted({*texts_of(found), *self._wanted.names()})
         yield from check_types(self._wanted, self._verified, keys)
         for key in keys:
             if key in self._wanted.unreadable:
@@ -111,10 +108,10 @@ class _Shard:
             else:
                 recognise(self._wanted, self._verified, key.removeprefix(self._keys.tag))
         yield from self._compare_kept()
-        yield from PagedOutCheck(self._log, self._wanted, self._verified, self._read).run()
+        yield from PagedOutCheck(self._probe).run()
         yield from self._read_snapshots()
         yield from self._compare_rejected()
-        yield from EndsCheck(self._log, self._wanted, self._verified, self._read).run()
+        yield from EndsCheck(self._probe).run()
         base, tip = self._wanted.base, self._wanted.tip
         self._verified.pages = len(tip.pages)
         names = [PageKeys(self._keys, page, base.build) for page in tip.pages]
@@ -158,10 +155,6 @@ class _Shard:
         row, now = yield from ask_all(self._shard, [("GET", self._keys.archiver), ("TIME",)])
         until = (row or b"").partition(b"|")[2].partition(b"|")[0]
         return until.isdigit() and int(until) > in_ms(now)
-
-    def _scan(self) -> Step[set[str]]:
-        """Return the names of all keys of the shard."""
-        return set(texts_of((yield from find_keys(self._shard, match=f"{self._keys.tag}*"))))
 
     # -- comparing ---------------------------------------------------------------------------------------------------
 
