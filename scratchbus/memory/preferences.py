@@ -4,12 +4,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from scratchbus.commands import preferences
-from scratchbus.commands.memory_edit import MemoryEdit
 from scratchbus.domain.memories import Preference
 from scratchbus.domain.values import page_of_scope
 from scratchbus.memory import preference_sync
@@ -45,7 +42,7 @@ class Preferences(PageMemory):
         The key is one line of up to 200 characters, the text has up to 4,000. `said_by` names the person, by default
         the source of the bus.
         """
-        return self._write(preferences.RememberPreference, locals())
+        return self._do(preferences.write, preferences.RememberPreference, locals())
 
     def edit(
         self,
@@ -57,7 +54,7 @@ class Preferences(PageMemory):
         event_id: str | None = None,
     ) -> Preference:
         """Replace the text of an existing preference. Raises NotFound."""
-        return self._write(preferences.EditPreference, locals())
+        return self._do(preferences.write, preferences.EditPreference, locals())
 
     def forget(self, key: str, *, revision: int | None = None, event_id: str | None = None) -> Preference:
         """Forget a preference and return it; its history stays. Raises NotFound."""
@@ -89,6 +86,3 @@ class Preferences(PageMemory):
         neither side has changed. After an error of the engine, call it again.
         """
         return self._do(preference_sync.sync, file)
-
-    def _write(self, kind: type[MemoryEdit], arguments: Mapping[str, Any]) -> Preference:
-        return self._do(preferences.write, kind, arguments)

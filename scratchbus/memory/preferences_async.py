@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from scratchbus.commands import preferences
-from scratchbus.commands.memory_edit import MemoryEdit
 from scratchbus.domain.memories import Preference
 from scratchbus.domain.values import page_of_scope
 from scratchbus.memory import preference_sync
@@ -43,7 +40,7 @@ class AsyncPreferences(AsyncPageMemory):
         The key is one line of up to 200 characters, the text has up to 4,000. `said_by` names the person, by default
         the source of the bus.
         """
-        return await self._write(preferences.RememberPreference, locals())
+        return await self._do(preferences.write, preferences.RememberPreference, locals())
 
     async def edit(
         self,
@@ -55,7 +52,7 @@ class AsyncPreferences(AsyncPageMemory):
         event_id: str | None = None,
     ) -> Preference:
         """Replace the text of an existing preference. Raises NotFound."""
-        return await self._write(preferences.EditPreference, locals())
+        return await self._do(preferences.write, preferences.EditPreference, locals())
 
     async def forget(self, key: str, *, revision: int | None = None, event_id: str | None = None) -> Preference:
         """Forget a preference and return it; its history stays. Raises NotFound."""
@@ -87,6 +84,3 @@ class AsyncPreferences(AsyncPageMemory):
         neither side has changed. After an error of the engine, call it again.
         """
         return await self._do(preference_sync.sync, file)
-
-    async def _write(self, kind: type[MemoryEdit], arguments: Mapping[str, Any]) -> Preference:
-        return await self._do(preferences.write, kind, arguments)
