@@ -40,14 +40,10 @@ class NamedMoment(datetime):
         named.text = text
         return named
 
-    def plain(self) -> datetime:
-        """Return it as a plain datetime, as events store it."""
-        return datetime.combine(self.date(), self.timetz())
-
 
 def settle(moment: Any) -> Any:
-    """Return a value; a NamedMoment becomes a plain datetime."""
-    return moment.plain() if isinstance(moment, NamedMoment) else moment
+    """Return a value; a NamedMoment becomes a plain datetime, as events store it."""
+    return datetime.combine(moment.date(), moment.timetz()) if isinstance(moment, NamedMoment) else moment
 
 
 def is_iso(text: str) -> bool:
