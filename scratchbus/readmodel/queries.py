@@ -55,14 +55,8 @@ def get(
         }
         if len(entries) == len(missing) or (yield from read_checkpoint(log.keys(shard))) == result.checkpoint:
             break  # else one of them may have been paged in meanwhile
-    for id in ids:
-        if id in result.overlay:
-            newer = result.overlay[id]
-            if newer is None:
-                found.pop(id, None)
-            else:
-                found[id] = newer
-    return {id: scratch_page.settled(document, result.now) for id, document in found.items()}
+    newest = found | {id: result.overlay[id] for id in ids if id in result.overlay}
+    return {id: scratch_page.settled(document, result.now) for id, document in newest.items() if document is not None}
 
 
 def recollect(core: Core, page: str, subjects: Sequence[str]) -> Step[dict[str, Remembered]]:
