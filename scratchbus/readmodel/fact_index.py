@@ -35,7 +35,9 @@ _CACHE_KB = 32 * 1024
 _ROW_BYTES = 700  # approximate size of a fact
 _MAX_NUMBERS = 50_000  # names in the cache
 
-_TABLES = """
+_SETUP = f"""
+PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;
+PRAGMA cache_size = -{_CACHE_KB};
 CREATE TABLE entities (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
 CREATE TABLE facts (seq INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, document BLOB NOT NULL);
 CREATE TABLE edges (
@@ -102,11 +104,7 @@ class FactIndex:
             file = os.path.join(directory, "facts.sqlite")
             self._db = sqlite3.connect(file, check_same_thread=False, isolation_level=None)
             weakref.finalize(self, self._db.close).atexit = False
-            exclusive = "locking_mode = EXCLUSIVE", "journal_mode = OFF", "synchronous = OFF"
-            for pragma in (*exclusive, f"cache_size = -{_CACHE_KB}"):
-                self._write(f"PRAGMA {pragma}")
-            for statement in _TABLES.split(";"):
-                self._write(statement)
+            self._db.executescript(_SETUP)
 
     @property
     def size(self) -> int:
