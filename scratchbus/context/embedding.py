@@ -78,7 +78,9 @@ class Vectors:
         """
         with self._lock:
             with self._index.changing() as database:
-                self._load(database)  # before the embedder, which may be slow, works for nothing
+                if not self._is_loaded:  # before the embedder, which may be slow, works for nothing
+                    _load_extension(database)
+                    self._is_loaded = True
             (vector,) = self._embed([question])
             if not any(vector):
                 return []
@@ -91,12 +93,6 @@ class Vectors:
                     for row, distance in database.execute(query, (_packed(vector), limit, page_number))
                 ]
             return sorted(found, key=lambda each: (each[1], -each[0]))[:limit]
-
-    def _load(self, database: sqlite3.Connection) -> None:
-        """Load sqlite-vec, unless it is loaded. Raises ScratchbusError."""
-        if not self._is_loaded:
-            _load_extension(database)
-            self._is_loaded = True
 
     def _begin(self, database: sqlite3.Connection, length: int) -> None:
         """Create the table for vectors of this length, unless it exists."""
