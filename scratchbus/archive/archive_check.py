@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
+from functools import partial
 from hashlib import sha256
 from typing import Any
 
@@ -144,30 +145,26 @@ class LogCheck:
 
     def _check_link(self, manifest: Manifest) -> None:
         """Check that a manifest is the next link of the chain."""
-        chain, before = manifest.chain, self._before
+        chain, before, add = manifest.chain, self._before, partial(self._add_problem, manifest.name)
         if not self._is_known:
             return
         expected = before.chain.last.seq + 1 if before else 1
         if chain.first.seq > expected:
-            self._add_problem(manifest.name, f"no segment has {event_range(expected, chain.first.seq - 1)}")
+            add(f"no segment has {event_range(expected, chain.first.seq - 1)}")
         elif chain.first.seq < expected:
-            self._add_problem(
-                manifest.name, f"its events begin at {chain.first.seq}; the segment before ends at {expected - 1}"
-            )
+            add(f"its events begin at {chain.first.seq}; the segment before ends at {expected - 1}")
         if before is None:
             if chain.previous is not None and chain.first.seq == 1:
-                self._add_problem(
-                    manifest.name, f"it is the first manifest, but names {chain.previous} as its predecessor"
-                )
+                add(f"it is the first manifest, but names {chain.previous} as its predecessor")
             return
         if chain.previous != before.name:
-            self._add_problem(manifest.name, f"it names {chain.previous} as its predecessor instead of {before.name}")
+            add(f"it names {chain.previous} as its predecessor instead of {before.name}")
         elif chain.previous_sha256 != before.chain.sha256:
             self._add_problem(before.name, f"its SHA-256 differs from the one in {manifest.name}: it was changed")
         if chain.origin != before.chain.origin:
-            self._add_problem(manifest.name, f"it belongs to another log than {before.name}: their origins differ")
+            add(f"it belongs to another log than {before.name}: their origins differ")
         if chain.first.position.ms < before.chain.last.position.ms:
-            self._add_problem(manifest.name, "its events are older than those of the segment before")
+            add("its events are older than those of the segment before")
 
     def _check_segment(self, manifest: Manifest) -> None:
         """Check the segment and the index that a manifest names."""
