@@ -93,14 +93,11 @@ def _gap(bus: Host, catalog: SegmentCatalog, shard: int, seq: int, position: Pos
 
 
 def _lacks_events(catalog: SegmentCatalog, shard: int, end: int, start: int) -> ArchiveDamaged:
-    found = f"ends at event {end}" if end else "has no segments"
-    advice = (
-        "set archive_url to the archive that has the events between them"
-        if end
-        else (
-            "if it is on a disk of its own, mount that; else set archive_url to the archive that has the events before"
-        )
-    )
+    advice = "set archive_url to the archive that has the events"
+    if end:
+        found, advice = f"ends at event {end}", f"{advice} between them"
+    else:
+        found, advice = "has no segments", f"if it is on a disk of its own, mount that; else {advice} before"
     return ArchiveDamaged(f"{catalog.where} {found}, and the log of shard {shard} begins at {start}; {advice}")
 
 
