@@ -43,7 +43,6 @@ _SHARE_OF_TURNS: Final = 0.5
 _SHARE: Final = 0.75
 """The share of the room that observations may fill before the notes get theirs."""
 
-
 SHORTEST: Final = f"- x from y: {'Z' * 26} v1, priority 0, confidence 1, 2026-01-01 00:00 UTC, evidence 0\n{MARK}z"
 """The shortest possible observation."""
 

@@ -12,7 +12,6 @@ from scratchbus.errors import InvalidField, shown
 SUMMARY = "summary"
 """The role of a turn that replaces others."""
 
-
 MAX_COMPACTED = 10_000
 """The most turns that one compaction may replace."""
 

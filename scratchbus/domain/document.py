@@ -29,7 +29,6 @@ class _TextInJson:
 PositionText = Annotated[Position, _TextInJson()]
 """A position that is text in JSON."""
 
-
 POSITION_FIELDS: Final = {"shard", "added_ms", "added_seq", "ms", "seq"}
 """The numbers in the positions of the first and the last event; `position` and `added` show them as text."""
 

@@ -20,7 +20,6 @@ SCHEMA = 2
 ENVELOPE = frozenset({"id", "page", "subject", "kind", "type", "batch", "ms", "seq", "shard", "prev"})
 """The fields that are stored beside the body, not in it."""
 
-
 _FIRST = ("position", "at", "by", "page", "subject", "type")
 
 

@@ -11,9 +11,8 @@ from scratchbus.readmodel.fact_index import Edge
 Links = Callable[[int], Iterator[tuple[int, Edge]]]
 """Returns the facts that lead on from an entity, each with the entity that it leads to."""
 
-_Before = dict[
-    int, tuple[int, Edge]
-]  # for each entity that a search has reached, the previous one and the fact between them
+_Before = dict[int, tuple[int, Edge]]
+"""For each entity that a search has reached, the previous one and the fact between them."""
 
 
 class Reached(NamedTuple):

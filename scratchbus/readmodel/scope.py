@@ -39,7 +39,6 @@ T = TypeVar("T")
 TYPES = "types"
 """The subject on the system page whose last event is the registry in force."""
 
-
 REGISTRY_AGE = 5.0
 """Seconds after which a process checks for a newer published registry."""
 

@@ -48,7 +48,6 @@ OPEN_ENDING = b"/open"
 MAX_UNPACKED = 256 * 1024 * 1024
 """The most bytes of a part: it has 1,000 documents, each of which may have three fields of 64 KiB."""
 
-
 _FIELD = re.compile(rb"(\d{1,16})-(\d{1,16})(/?.*)", re.DOTALL)  # others were added by hand
 
 

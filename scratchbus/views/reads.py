@@ -28,7 +28,6 @@ Observations = list[Observation]  # inside a class with a method `list`, that na
 Reached = Position | BusPosition | Observation | str
 """A point for a view to reach: a position or its text, or the observation that a write returned."""
 
-
 MAX_BEHIND = 10_000
 """The most pending changes of an iterator."""
 

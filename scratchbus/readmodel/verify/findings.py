@@ -8,7 +8,6 @@ from typing import NamedTuple
 MAX_FINDINGS = 1_000
 """How many findings are listed; the others are only counted."""
 
-
 _ADVICE = {
     kind: advice
     for kinds, advice in (
