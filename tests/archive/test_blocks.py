@@ -113,6 +113,11 @@ def test_blocks_that_do_not_match_the_content_are_refused(change: Callable[[Pack
         unpack(*change(packed))
 
 
+def test_lines_too_short_for_events_are_refused_before_they_are_split() -> None:
+    with pytest.raises(ValueError, match="too short to be events"):
+        unpack(*pack([b"{}"] * 100))
+
+
 def test_the_unpacking_limit_is_for_all_blocks_together(monkeypatch) -> None:
     monkeypatch.setattr(blocks, "BLOCK_BYTES", 100)
     packed = pack([b"%030d" % number for number in range(10)])

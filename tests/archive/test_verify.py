@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -115,6 +116,49 @@ def test_a_changed_event_is_found_despite_a_matching_manifest(archive: Path, cha
     found = problems(archive)
     assert found
     assert all(manifests(archive)[1].name[:16] in each for each in found)
+
+
+def early(line: bytes) -> bytes:
+    """Return a line as that of an event of the first millisecond."""
+    return re.sub(rb'"ms":\d+', b'"ms":1', line, count=1)
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (lambda lines: [early(lines[0]), *lines[1:]], "its manifest says from"),
+        (
+            lambda lines: [*lines[:3], early(lines[3]), *lines[4:]],
+            "line 4, event 14: it is older than the previous one",
+        ),
+        (
+            lambda lines: [*lines[:-1], re.sub(rb'"batch":"\d+/\d+"', b'"batch":"1/2"', lines[-1], count=1)],
+            "its last batch is incomplete",
+        ),
+    ],
+    ids=["another first event", "older", "half a batch"],
+)
+def test_a_changed_order_is_explained(archive: Path, change, problem: str):
+    rewrite(archive, 1, change)
+    assert any(problem in each for each in problems(archive))
+
+
+def test_the_index_of_another_segment_is_found(archive: Path):
+    manifest, other = (Manifest.parse(file.read_bytes()) for file in manifests(archive)[1:3])
+    file = folder(archive) / manifest.files.index.name
+    file.write_bytes((folder(archive) / other.files.index.name).read_bytes())
+    index = StoredFile.of(file.name, file.read_bytes())
+    changed = Manifest(manifest.chain, manifest.files.model_copy(update={"index": index}))
+    manifests(archive)[1].write_bytes(changed.encode())
+    assert problems(archive) == [f"kept/0000/{file.name}: it does not match the segment"]
+
+
+def test_a_first_manifest_that_names_a_predecessor_is_found(archive: Path):
+    first, second = manifests(archive)[:2]
+    chain, files = Manifest.parse(first.read_bytes())
+    changed = chain.model_copy(update={"previous": second.name, "previous_sha256": "0" * 64})
+    first.write_bytes(Manifest(changed, files).encode())
+    assert any(f"it is the first manifest, but names {second.name}" in each for each in problems(archive))
 
 
 def test_recorded_erasures_are_counted_and_are_no_problem(archive: Path):

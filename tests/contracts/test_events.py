@@ -162,6 +162,17 @@ def test_a_gap_of_several_events_names_the_first_and_the_last(bus, page):
         list(bus.events())
 
 
+@pytest.mark.damages_the_log
+def test_a_gap_on_one_page_raises_log_gap(bus, page):
+    added = fill(page, 5)
+    project(bus)
+    send(bus, "XDEL", keys_of(bus).log, added[2].position.stream_id)
+    with pytest.raises(LogGap, match=rf"1 events of page 'main' are missing, the first at {added[2].position}"):
+        list(bus.events(pages=page.name))
+    with pytest.raises(PositionLost, match=rf"trimmed past {added[1].position}, {added[2].position} is not there"):
+        list(bus.events(added[1].position, pages=page.name))
+
+
 def test_a_flushed_log_raises_log_rewound(bus, page):
     fill(page, 3)
     with following(bus) as (seen, ended):
