@@ -90,8 +90,6 @@ class LogEntry:
     @property
     def problem(self) -> Poison | None:
         """Why it is not an event, None if it is one. Raises CodeTooOld."""
-        if self._event is not None:
-            return None
         decoded, at = self._decoding()
         return decoded.problem(at)
 
