@@ -19,7 +19,7 @@ from scratchbus.archive.archiver import archive_bus
 from scratchbus.archive.manifest import END, Block, Manifest, SegmentFiles, StoredFile
 from scratchbus.archive.stores import open_store
 from scratchbus.errors import ArchiveDamaged, ScratchbusError
-from scratchbus.eventlog.compression import zstd
+from scratchbus.eventlog.compression import decompress, zstd
 
 pytestmark = pytest.mark.real
 
@@ -69,6 +69,13 @@ def test_a_decompression_bomb_is_refused(archived: Bus, directory: Path, which: 
     if which == "segment":
         with pytest.raises(ArchiveDamaged):
             read_all(archived)
+
+
+def test_data_after_a_compressed_frame_is_refused() -> None:
+    content = zstd.compress(b"{}")
+    assert decompress(content, 2) == b"{}"
+    with pytest.raises(ValueError, match="data after its end"):
+        decompress(content + content, 4)
 
 
 def test_archive_files_are_private_to_their_owner(archived: Bus, directory: Path) -> None:

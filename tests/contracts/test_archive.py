@@ -23,6 +23,7 @@ from scratchbus.errors import (
     ArchiveForeign,
     ArchiveUnavailable,
     InvalidField,
+    LogGap,
     LogRewound,
     NotChangeable,
     NotFound,
@@ -1073,6 +1074,17 @@ def test_archive_without_the_trimmed_events_is_refused(connect, bus, directory):
         archive(other)
     with pytest.raises(ArchiveDamaged, match="does not have event 1, which was archived"):
         list(other.events())
+
+
+@pytest.mark.damages_the_log
+def test_a_log_with_a_gap_is_not_archived(bus, directory):
+    lost = fill(bus)[9].position
+    project(bus)
+    send(bus, "XDEL", keys_of(bus).log, lost.stream_id)
+    with pytest.raises(LogGap, match=rf"the log has lost event {lost.seq}; see `scratchbus verify`"):
+        archive(bus)
+    assert (log_length(bus), floor_of(bus).seq) == (29, 0)
+    assert problems(directory) == []
 
 
 def test_an_unmounted_archive_is_not_begun_a_second_time(connect, bus, directory):

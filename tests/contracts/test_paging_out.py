@@ -112,6 +112,17 @@ def paged(request, bus):
     return page, added, before
 
 
+@pytest.mark.engines(*ONE)
+def test_an_observation_with_many_events_is_read_from_the_log(bus):
+    page = bus.page("main")
+    id = page.add("observation", "0").id
+    for n in range(1, 13):
+        page.update(id, content=f"{n}")
+    last = page.archive(id)
+    assert page_all_out(bus) == 1
+    assert page.get(id) == last
+
+
 def test_paged_out_observations_leave_the_engine_and_read_as_before(bus, paged):
     page, _, before = paged
     gone = {one.id for one in before["all"] if one.status == "archived"}
