@@ -78,6 +78,23 @@ def test_data_after_a_compressed_frame_is_refused() -> None:
         decompress(content + content, 4)
 
 
+@pytest.mark.parametrize("which", ["segment", "index"])
+@pytest.mark.parametrize("name", ["0000000000000001./../secret", "0000000000000011.jsonl.zst", "secret"])
+def test_a_manifest_that_names_files_of_others_is_refused(archive: Path, which: str, name: str) -> None:
+    chain, files = Manifest.parse(min(folder(archive).glob("*.manifest.json")).read_bytes())
+    stored = getattr(files, which).model_copy(update={"name": name})
+    changed = Manifest(chain, files.model_copy(update={which: stored}))
+    with pytest.raises(ValueError, match="is not a file of its segment"):
+        Manifest.parse(changed.encode())
+
+
+def test_a_manifest_with_another_count_than_its_ends_is_refused(archive: Path) -> None:
+    chain, files = Manifest.parse(min(folder(archive).glob("*.manifest.json")).read_bytes())
+    changed = Manifest(chain.model_copy(update={"count": 11}), files)
+    with pytest.raises(ValueError, match="it says that there are 11 events from"):
+        Manifest.parse(changed.encode())
+
+
 def test_archive_files_are_private_to_their_owner(archived: Bus, directory: Path) -> None:
     files = [path for path in directory.rglob("*") if path.is_file()]
     folders = [directory, *(path for path in directory.rglob("*") if path.is_dir())]

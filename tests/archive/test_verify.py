@@ -143,6 +143,16 @@ def test_a_changed_order_is_explained(archive: Path, change, problem: str):
     assert any(problem in each for each in problems(archive))
 
 
+def test_readers_refuse_the_line_of_another_event(archived: Bus, directory: Path):
+    rewrite(directory, 0, lambda lines: [lines[1], lines[0], *lines[2:]])
+    settings = archived.settings
+    with (
+        Bus.connect(settings.url, bus="kept", archive_url=settings.archive_url) as other,
+        pytest.raises(ArchiveDamaged, match=r"event 1: its line is that of \d+-2"),
+    ):
+        list(other.events())
+
+
 def test_the_index_of_another_segment_is_found(archive: Path):
     manifest, other = (Manifest.parse(file.read_bytes()) for file in manifests(archive)[1:3])
     file = folder(archive) / manifest.files.index.name
