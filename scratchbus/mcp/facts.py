@@ -114,7 +114,7 @@ class FactsTools(ToolGroup):
         limit: Limit = 20,
     ) -> FoundFacts:
         """Find true facts by any of their parts."""
-        different: dict[str, Fact] = {}
+        different: dict[str, scratchbus.Fact] = {}
         for fact in await self._facts.query(subject, relation, object, at=at, limit=_MOST):
             different.setdefault(fact.triplet.casefold(), fact)
         facts = _answers([*different.values()][:limit])
