@@ -51,7 +51,7 @@ class Update(Command):
 
     @property
     def follows_state(self) -> bool:
-        """See `Command`."""
+        """Whether it is decided again if the observation has changed since it was read."""
         return self.expected_version is None and not FIELDS.isdisjoint(self.changes)
 
     def look_up(self, core: Core, page: str) -> Step[None]:

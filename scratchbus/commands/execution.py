@@ -92,11 +92,6 @@ class Command(Guards):
         """Whether it may reopen a closed observation for its last lifetime."""
         return False
 
-    @property
-    def follows_state(self) -> bool:
-        """Whether it is decided again if the observation has changed since it was read."""
-        return False
-
     def look_up(self, core: Core, page: str) -> Step[None]:
         """Raise InvalidInput if it names something that the bus does not have."""
         yield from ()
