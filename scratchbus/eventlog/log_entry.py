@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from scratchbus.domain.position import Position
 from scratchbus.errors import CodeTooOld
 from scratchbus.eventlog.codec import AT_ONCE, Poison, decode_bodies, decode_items
-from scratchbus.eventlog.cursor import Cursor
 from scratchbus.eventlog.raw_entries import RawEntry, entry_body, entry_fields, entry_id, entry_kind, entry_position
 
 if TYPE_CHECKING:
@@ -129,8 +128,3 @@ class LogEntry:
     def size(self) -> int:
         """The size of its event in bytes."""
         return len(entry_body(self.entry))
-
-    def move_cursor(self, cursor: Cursor) -> None:
-        """Move a cursor to the position after this entry."""
-        cursor.position = self.position
-        cursor.event_id = self.id

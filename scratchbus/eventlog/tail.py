@@ -233,5 +233,5 @@ class TailCursor:
         return [item for item in items if self._entry_filter.wants(item.fields)]
 
     def _move(self, item: LogEntry) -> None:
-        item.move_cursor(self.cursor)
+        self.cursor.move_to(item.position, item.id)
         self.cursor.page = ""

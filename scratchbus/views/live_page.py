@@ -248,7 +248,7 @@ class LivePage:
                     if item.position.seq > self._cursor.position.seq:
                         if item.fields.get(b"page") == self._name:
                             self._fold(item)
-                        item.move_cursor(self._cursor)
+                        self._cursor.move_to(item.position, item.id)
             except CodeTooOld as error:
                 self.ended = error
             except Exception as problem:  # not the feed's fault, and others follow it too

@@ -87,7 +87,7 @@ def replay(log: Log, cursor: Cursor, take: Callable[[Sequence[LogEntry]], None])
             return
         items = [LogEntry(entry, shard) for entry in chunks[0][1]]
         take(items)
-        items[-1].move_cursor(cursor)
+        cursor.move_to(items[-1].position, items[-1].id)
 
 
 def fold_item(page: PageInMemory, item: LogEntry) -> tuple[BeforeAfter, AnyEvent | None, str]:
