@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from secrets import token_hex
 from typing import NamedTuple
 
 from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Step
-from scratchbus.errors import InvalidField, LeaseLost, NotDelivered, SubscriptionHeld
+from scratchbus.errors import LeaseLost, NotDelivered
 from scratchbus.eventlog.keys import ShardKeys
-from scratchbus.eventlog.subscription_errors import dropped
 from scratchbus.eventlog.subscription_script import run_script, subscription_script
-from scratchbus.eventlog.subscription_state import read_state
 
 OUT, ACKED, WAITING = "o", "a", "w"
 """The states of an event handed out."""
@@ -44,30 +41,9 @@ class OutEntry(NamedTuple):
         return f"{position}|{event_id}|{int(comes_again)}|{state}|{attempt}|{due}"
 
 
-class Settling(NamedTuple):
-    """The state of a subscription that is needed to take an event back: `token` is the token of the lease."""
-
-    token: str
-    entries: dict[str, OutEntry]
-    max_attempts: int | None
-    retry_ms: int | None
-
-
 def read_out(text: str) -> list[OutEntry]:
     """Return the events handed out, from their stored form."""
     return [OutEntry.parse(each) for each in text.split()]
-
-
-def read_settling(keys: ShardKeys, name: str) -> Step[Settling]:
-    """Return a subscription's events handed out, and its rules for retries. Raises NotFound."""
-    state = yield from read_state(keys, name)
-    maximum, delay = state.get("max_attempts"), state.get("retry_delay")
-    return Settling(
-        state.get("token", ""),
-        {entry.position: entry for entry in read_out(state.get("out", ""))},
-        int(maximum) if maximum else None,
-        int(delay) if delay else None,
-    )
 
 
 def settle(
@@ -103,38 +79,3 @@ def settle(
     if reply[0] == -1:
         raise NotDelivered(name, Position.parse(reply[1].decode()))
     return int(reply[1])
-
-
-class Definition(NamedTuple):
-    """The stored definition of a subscription. Its webhook has a URL and a secret, both "" for none.
-
-    Without a secret the stored one is kept; if there is none, the default secret is stored.
-    """
-
-    filters: str
-    max_attempts: int
-    retry_ms: int
-    url: str = ""
-    secret: str = ""
-    default_secret: str = ""
-
-
-def define(keys: ShardKeys, name: str, definition: Definition, start: str, reset: bool) -> Step[bool]:
-    """Store the definition of a subscription, which begins at `start` if it is new; return whether it is new.
-
-    Raises InvalidField for a webhook without any secret, SubscriptionHeld for other filters or a reset while it is
-    consumed, and PositionLost for a dropped subscription.
-    """
-    reply = yield from run_script(
-        keys, name, "define", token=token_hex(8), filters=definition.filters, start=start, reset=int(reset),
-        attempts=definition.max_attempts, wait_ms=definition.retry_ms, url=definition.url, secret=definition.secret,
-        default_secret=definition.default_secret,
-    )  # fmt: skip
-    reply = subscription_script.answer(reply, 1, 0, -1, -3, -4)
-    if reply[0] == -4:
-        raise InvalidField("secret", "a webhook needs one to sign its deliveries; pass `new_webhook_secret()`")
-    if reply[0] == -3:
-        raise dropped(name, *reply[1:])
-    if reply[0] != 1:
-        raise SubscriptionHeld(name, reply[1].decode(), "be reset" if reset else "get other filters")
-    return bool(reply[1])

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import base64
-import secrets
+from secrets import token_bytes, token_hex
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from scratchbus.domain.checks import check_flag
 from scratchbus.domain.values import delay_ms
 from scratchbus.engine.steps import Step
-from scratchbus.errors import InvalidField, NotFound, shown
-from scratchbus.eventlog.pulls import Definition, define
+from scratchbus.errors import InvalidField, NotFound, SubscriptionHeld, shown
+from scratchbus.eventlog.subscription_errors import dropped
+from scratchbus.eventlog.subscription_script import run_script, subscription_script
 from scratchbus.eventlog.subscription_state import read_state
 from scratchbus.readmodel.scope import Core
 from scratchbus.subscriptions.event_filters import Filters
@@ -40,7 +41,7 @@ class Webhook(NamedTuple):
 
 def new_webhook_secret() -> str:
     """Return a new random secret for a webhook in the form of Standard Webhooks: `whsec_` and base64."""
-    return _PREFIX + base64.b64encode(secrets.token_bytes(32)).decode()
+    return _PREFIX + base64.b64encode(token_bytes(32)).decode()
 
 
 def declare(
@@ -54,22 +55,30 @@ def declare(
 ) -> Step[bool]:
     """Store the definition of a subscription; return whether the name is new.
 
-    Raises InvalidInput, SubscriptionHeld, or PositionLost if it was dropped.
+    Without a secret the stored one is kept; if there is none, the default secret is stored. Raises InvalidInput, also
+    for a webhook without any secret, SubscriptionHeld for other filters or a reset while it is consumed, or
+    PositionLost if it was dropped.
     """
-    definition = Definition(
-        str(filters),
-        check_attempts(terms.max_attempts),
-        delay_ms(terms.retry_delay, "retry_delay"),
-        _check_url(url) if url is not None else "",
-        _check_secret("secret", secret) if secret is not None else "",
-        _check_secret("default_secret", default_secret) if default_secret is not None else "",
-    )
-    if not definition.url and (definition.secret or definition.default_secret):
-        field = "secret" if definition.secret else "default_secret"
-        raise InvalidField(field, "signs the deliveries of a webhook; pass its url too")
+    attempts, wait_ms = check_attempts(terms.max_attempts), delay_ms(terms.retry_delay, "retry_delay")
+    checked_url = _check_url(url) if url is not None else ""
+    given = {"secret": secret, "default_secret": default_secret}
+    secrets = {field: _check_secret(field, each) for field, each in given.items() if each is not None}
+    if secrets and not checked_url:
+        raise InvalidField(next(iter(secrets)), "signs the deliveries of a webhook; pass its url too")
     check_flag("reset", terms.reset)
     start = yield from start_position(core, terms)
-    return (yield from define(core.log.keys(0), check_name(name), definition, start, terms.reset))
+    reply = yield from run_script(
+        core.log.keys(0), check_name(name), "define", token=token_hex(8), filters=str(filters), start=start,
+        reset=int(terms.reset), attempts=attempts, wait_ms=wait_ms, url=checked_url, **secrets,
+    )  # fmt: skip
+    reply = subscription_script.answer(reply, 1, 0, -1, -3, -4)
+    if reply[0] == -4:
+        raise InvalidField("secret", "a webhook needs one to sign its deliveries; pass `new_webhook_secret()`")
+    if reply[0] == -3:
+        raise dropped(name, *reply[1:])
+    if reply[0] != 1:
+        raise SubscriptionHeld(name, reply[1].decode(), "be reset" if terms.reset else "get other filters")
+    return bool(reply[1])
 
 
 def read_webhook(core: Core, name: str) -> Step[Webhook]:

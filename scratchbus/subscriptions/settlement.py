@@ -12,8 +12,8 @@ from scratchbus.domain.values import Duration, delay_ms
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidField, shown
 from scratchbus.eventlog.codec import Poison, decode_item
-from scratchbus.eventlog.pulls import ACKED, OUT, WAITING, OutEntry, read_settling, settle
-from scratchbus.eventlog.subscription_state import drop_if_erased
+from scratchbus.eventlog.pulls import ACKED, OUT, WAITING, OutEntry, read_out, settle
+from scratchbus.eventlog.subscription_state import drop_if_erased, read_state
 from scratchbus.readmodel.scope import Core
 from scratchbus.subscriptions.dead_letters import (
     UNREADABLE,
@@ -63,10 +63,11 @@ def _fail(
     text = text_of(position)
     token, reason = _token(token), check_content(reason, MAX_REASON, "reason")
     keys, wait_ms = core.log.keys(0), None if delay is None else delay_ms(delay, "delay")
-    rules = yield from read_settling(keys, check_name(name))
-    entry, attempts = rules.entries.get(text), 1
-    if entry is not None and entry.state == OUT and rules.token == token:
-        if entry.attempt >= (rules.max_attempts or Terms().max_attempts):
+    state = yield from read_state(keys, check_name(name))
+    max_attempts, retry_ms = int(state.get("max_attempts") or 0), int(state.get("retry_delay") or 1000)
+    entry, attempts = {each.position: each for each in read_out(state.get("out", ""))}.get(text), 1
+    if entry is not None and entry.state == OUT and state.get("token", "") == token:
+        if entry.attempt >= (max_attempts or Terms().max_attempts):
             try:
                 event = yield from event_at(core, text)
             except UNREADABLE:
@@ -76,8 +77,7 @@ def _fail(
             else:
                 return (yield from give_up(core, name, token, entry, event, reason[:1000], entry.attempt))
         if wait_ms is None:
-            delay_s = (rules.retry_ms if rules.retry_ms is not None else 1000) / 1000
-            wait_ms = round(retry_seconds(delay_s, entry.attempt) * 1000)
+            wait_ms = round(retry_seconds(retry_ms / 1000, entry.attempt) * 1000)
     return (yield from settle(keys, name, token, [text], WAITING, wait_ms=wait_ms or 0, attempts=attempts))
 
 
