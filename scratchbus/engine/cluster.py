@@ -6,16 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from scratchbus.engine.lazy_packages import redis_errors
-from scratchbus.engine.redirects import Address, Failover, Learning, Sending, is_lost
+from scratchbus.engine.redirects import Address, Learning, Sending, Topology, is_lost
 from scratchbus.engine.retry_limits import JITTER
 from scratchbus.engine.slots import hash_tag, slot_of
 
 
-class Cluster(Failover):
+class Cluster(Topology):
     """The slots of a cluster as one of its nodes last reported them, with the moves seen since."""
 
     def __init__(self, seeds: Sequence[Address], bus: str) -> None:
-        super().__init__()
         self._bus = bus
         self._seeds = self._nodes = list(seeds)
         self._suspect: Address | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Generator
 from itertools import count
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from scratchbus.engine.connections import Commands, is_broken, translate
 from scratchbus.engine.lazy_packages import redis_errors
@@ -42,79 +42,31 @@ Learning = Generator[Sending, Any, T]
 """A generator that asks servers where the shards are. Errors of the client library are thrown into it."""
 
 
-class Topology(Protocol):
-    """The known locations of the shards, shared by all drivers of an engine in all threads."""
+class Topology:
+    """The known locations of the shards, shared by all drivers of an engine in all threads; a failover changes them."""
 
-    has_answered: bool
+    has_answered = False
     """Whether a server has ever answered."""
+
+    only: Address | None = None
+    """The server, if there is only one; None if the server of a shard must be looked up first."""
 
     @property
     def retry_seconds(self) -> float:
-        """Seconds that a call waits for a transient failure to pass; a read is sent a few times in any case."""
-        ...
-
-    @property
-    def only(self) -> Address | None:
-        """The server, if there is only one; None if the server of a shard must be looked up first."""
-        ...
+        """Seconds that a failover may take, 0 before any answer; a read is sent a few times in any case."""
+        return RECOVERY_SECONDS if self.has_answered else 0.0
 
     def address(self, shard: int) -> Address | None:
         """Return the server of a shard; None if it is unknown."""
-        ...
+        raise NotImplementedError
 
     def learn(self) -> Learning[None]:
         """Find out where the shards are. Raises ConnectionError if no server answers."""
-        ...
+        raise NotImplementedError
 
     def note(self, failure: Exception, address: Address | None) -> bool:
         """Note how a call failed at a server; return whether the failure is transient."""
-        ...
-
-
-class OneServer:
-    """All shards are always on the same server."""
-
-    retry_seconds = 0.0
-    only = ONLY_SERVER
-
-    def __init__(self) -> None:
-        self.has_answered = False
-
-    def address(self, shard: int) -> Address | None:
-        """Return the address that stands for it."""
-        return ONLY_SERVER
-
-    def learn(self) -> Learning[None]:
-        """Do nothing: there is nothing to learn."""
-        yield from ()
-
-    def note(self, failure: Exception, address: Address | None) -> bool:
-        """Return whether the connection broke."""
-        return is_lost(failure)
-
-
-def is_lost(failure: Exception) -> bool:
-    """Return whether the connection broke, so that a write may or may not have happened.
-
-    A master that becomes a replica unblocks its clients before it closes their connections: a WAIT follows a write.
-    """
-    if isinstance(failure, redis_errors.AuthenticationError | redis_errors.BusyLoadingError):
-        return False
-    return is_broken(failure) or "UNBLOCKED" in str(failure)
-
-
-class Failover:
-    """Base of the topologies in which another server may take over."""
-
-    only = None
-
-    def __init__(self) -> None:
-        self.has_answered = False
-
-    @property
-    def retry_seconds(self) -> float:
-        """Seconds that a failover may take; 0 if no server has ever answered."""
-        return RECOVERY_SECONDS if self.has_answered else 0.0
+        raise NotImplementedError
 
     @staticmethod
     def is_transient(failure: Exception) -> bool:
@@ -130,6 +82,31 @@ class Failover:
             | redis_errors.TryAgainError
             | redis_errors.AskError,  # and MovedError
         ) or "access a non local key" in str(failure)  # fmt: skip
+
+
+class OneServer(Topology):
+    """All shards are always on the same server, so there is nothing to learn."""
+
+    retry_seconds = 0.0
+    only = ONLY_SERVER
+
+    def address(self, shard: int) -> Address | None:
+        """Return the address that stands for it."""
+        return ONLY_SERVER
+
+    def note(self, failure: Exception, address: Address | None) -> bool:
+        """Return whether the connection broke."""
+        return is_lost(failure)
+
+
+def is_lost(failure: Exception) -> bool:
+    """Return whether the connection broke, so that a write may or may not have happened.
+
+    A master that becomes a replica unblocks its clients before it closes their connections: a WAIT follows a write.
+    """
+    if isinstance(failure, redis_errors.AuthenticationError | redis_errors.BusyLoadingError):
+        return False
+    return is_broken(failure) or "UNBLOCKED" in str(failure)
 
 
 def deliver(

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from scratchbus.engine.lazy_packages import redis_errors
-from scratchbus.engine.redirects import Address, Failover, Learning, Sending
+from scratchbus.engine.redirects import Address, Learning, Sending, Topology
 from scratchbus.errors import EngineMisconfigured
 
 
-class Sentinels(Failover):
+class Sentinels(Topology):
     """The master that the sentinels named last. They are asked again if it fails or is no longer the master."""
 
     def __init__(self, sentinels: Sequence[Address], master: str) -> None:
-        super().__init__()
         self._sentinels = list(sentinels)
         self._name = master
         self._master: Address | None = None
