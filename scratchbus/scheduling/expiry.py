@@ -177,7 +177,15 @@ def _run_jobs(bus: Host, stop: threading.Event, log_wait: LogWait) -> None:
     scheduler.add_job(_evict_job, "interval", (bus,), hours=1, next_run_time=datetime.now(UTC))
     scheduler.start()
     try:
-        _follow_reminders(bus, stop, failures, scheduler.wakeup, log_wait, sweeper.has_news)
+        while not stop.is_set():
+            scheduler.wakeup()  # in case the clock was set just before it began to wait, or its wait follows that clock
+            if failures:
+                raise failures[0]
+            positions, has_moved = bus.converse(react(bus.core))
+            if has_moved:
+                sweeper.has_news.set()
+            else:
+                log_wait.wait(positions)
     finally:
         scheduler.shutdown()
 
@@ -244,23 +252,3 @@ def _evict_job(bus: Host) -> None:
         return
     if evicted:
         logger.info("files were evicted", by_session=evicted)
-
-
-def _follow_reminders(
-    bus: Host,
-    stop: threading.Event,
-    failures: list[Exception],
-    wake_scheduler: Callable[[], None],
-    log_wait: LogWait,
-    has_news: threading.Event,
-) -> None:
-    """Store the reminders' position in the engine, so that none is missed while no expirer runs."""
-    while not stop.is_set():
-        wake_scheduler()  # in case the clock was set just before it began to wait, or its wait follows that clock
-        if failures:
-            raise failures[0]
-        positions, has_moved = bus.converse(react(bus.core))
-        if has_moved:
-            has_news.set()
-        else:
-            log_wait.wait(positions)
