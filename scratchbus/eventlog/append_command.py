@@ -33,9 +33,11 @@ def append_command(
     scan: str,
 ) -> Command:
     """Return the command that appends these in every case; see `append_script`. Raises TooLarge."""
-    keys = page_keys.keys
+    keys, events = page_keys.keys, tuple(chain.from_iterable(map(_arguments, writes)))
+    if len(writes) > 1:
+        check_size(events, len(writes))
     return (ERASE if writes[0].op == Op.ERASE else APPEND)(
-        *_arguments_of_all(writes),
+        *events,
         log=keys.log,
         tail=keys.tail,
         origin=keys.origin,
@@ -54,14 +56,6 @@ def append_command(
         by=log.by,
         owner=log.owner,
     )
-
-
-def _arguments_of_all(writes: list[Write]) -> tuple[Any, ...]:
-    """Return the append script's arguments for writes. Raises TooLarge."""
-    events = tuple(chain.from_iterable(map(_arguments, writes)))
-    if len(writes) > 1:
-        check_size(events, len(writes))
-    return events
 
 
 def _arguments(write: Write) -> Guarded:
