@@ -76,15 +76,16 @@ def batch_end(log: Log, position: Position) -> Step[Position]:
         raise not_of_log(shard, f"the log has no event at {position}")
     entry = ((yield from _next_archived(log, position)) if was_erased else None) or after[0]
     high = entry_position(entry, shard)
-    index, following = _index_and_following(entry)
-    return high._replace(seq=high.seq + following) if high.seq - index < position.seq else position
+    index, total = index_in_batch(entry)
+    return high._replace(seq=high.seq + max(0, total - index)) if high.seq - index < position.seq else position
 
 
 def _archived_end(log: Log, position: Position, first: Position) -> Step[Position]:
     """Return the last event of a batch that is no longer in the log, which by now begins at `first`."""
     found = yield from entries_at(log, [position])
     if found:
-        return position._replace(seq=position.seq + _index_and_following(found[0])[1])
+        index, total = index_in_batch(found[0])
+        return position._replace(seq=position.seq + max(0, total - index))
     if position <= (yield from read_floor(log, position.shard)).position:
         raise not_of_log(position.shard, f"the log has no event at {position}")
     raise PositionLost(
@@ -97,12 +98,6 @@ def _next_archived(log: Log, position: Position) -> Step[RawEntry | None]:
     floor = yield from read_floor(log, position.shard)
     chunk = yield from archived_after(log, floor, position, 1_000)
     return chunk.entries[0] if chunk.entries else None
-
-
-def _index_and_following(entry: RawEntry) -> tuple[int, int]:
-    """Return an entry's number in its batch, from 1, and how many entries follow in it."""
-    index, total = index_in_batch(entry)
-    return index, max(0, total - index)
 
 
 def event_id_at(log: Log, position: Position) -> Step[str]:
