@@ -182,11 +182,6 @@ class AsyncPool:
         await self.close()
 
     # asyncio only:
-    def check_open(self) -> None:
-        """Raise BusClosed if this was closed."""
-        if self._is_closed:
-            raise BusClosed
-
     def _forget_other_loops(self) -> None:
         """Drop the connections of another event loop: they do not work in this one."""
         loop = asyncio.get_running_loop()

@@ -16,7 +16,7 @@ from scratchbus.engine.lazy_packages import asyncio
 from scratchbus.engine.retry_limits import backoff
 from scratchbus.engine.steps import Step
 from scratchbus.engine.waits import cancel_all, wait_async
-from scratchbus.errors import LogError, ScratchbusError
+from scratchbus.errors import BusClosed, LogError, ScratchbusError
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.log_entry import LogEntry
 from scratchbus.eventlog.log_wait import LogWait
@@ -197,7 +197,8 @@ class AsyncFeeds:
 
     def feed(self, shard: int) -> Feed:
         """Return the tail of a shard, which a task reads from now on. Raises BusClosed."""
-        self._reader.check_open()
+        if self._is_closed:
+            raise BusClosed
         self._forget_other_loops()
         if shard not in self._feeds:
             feed = Feed(self._log, shard)

@@ -17,9 +17,6 @@ class SlowlyClosing:
     def __init__(self) -> None:
         self._closing = asyncio.Event()
 
-    def check_open(self) -> None:
-        """Accept every call."""
-
     async def run(self, conversation: Any) -> None:
         """Wait until this closes."""
         conversation.close()
