@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from types import MappingProxyType
 from typing import Final, TypeVar
 
 from scratchbus.commands.bus_state import BusState
@@ -31,8 +30,6 @@ Found = TypeVar("Found", bound=list[Observation] | Observation | None)
 _MAX_BATCH: Final = 1_000
 """The most observations of one event."""
 
-_NO_FILES: Final[Mapping[str, str]] = MappingProxyType({})
-
 
 def record(
     core: Core,
@@ -43,7 +40,7 @@ def record(
     tokens: int,
     event_id: str | None,
     new_id: str | None = None,
-    files: Mapping[str, str] = _NO_FILES,
+    files: Mapping[str, str] | None = None,
 ) -> Step[Position]:
     """Record that these observations of a page, versions by id, were in a context; return the position.
 
@@ -60,7 +57,7 @@ def record(
         session=session,
         agent=agent,
         observations=dict(observations),
-        files=dict(files),
+        files=dict(files or {}),
         tokens=tokens,
     )
     appended = yield from append(core.log, page, [Write(event, Op.PUT, occasion.digest)])

@@ -49,11 +49,9 @@ from scratchbus.readmodel.page_query import query_page
 from scratchbus.readmodel.scope import Core
 from scratchbus.settings import Settings
 
-_Path = Annotated[str, CheckedBy(check_path)]
-
 
 class _FileEdit(MemoryEdit):
-    path: _Path
+    path: Annotated[str, CheckedBy(check_path)]
 
     @property
     def about(self) -> str:

@@ -84,12 +84,10 @@ def _call(extractor: Any, text: str) -> list[Any]:
 def _fields_of(triplet: object) -> dict[str, Any]:
     """Return a triplet's parts by name. Raises InvalidField."""
     if isinstance(triplet, Mapping):
-        fields: dict[str, Any] = {name: triplet.get(name) for name in Triplet._fields}
-    elif isinstance(triplet, tuple | list) and 3 <= len(triplet) <= len(Triplet._fields):
-        fields = Triplet(*triplet)._asdict()
-    else:
-        raise InvalidField("extractor", f"returned {shown(triplet)}, which is not (subject, relation, object)")
-    return fields
+        return {name: triplet.get(name) for name in Triplet._fields}
+    if isinstance(triplet, tuple | list) and 3 <= len(triplet) <= len(Triplet._fields):
+        return Triplet(*triplet)._asdict()
+    raise InvalidField("extractor", f"returned {shown(triplet)}, which is not (subject, relation, object)")
 
 
 def lines(text: str, relations: RelationRegistry, subject: str | None = None) -> list[Triplet]:

@@ -27,14 +27,11 @@ from scratchbus.readmodel.history import histories_of
 from scratchbus.readmodel.memory_history import history_of
 from scratchbus.readmodel.scope import Core
 
-_Key = Annotated[str, CheckedBy(check_key)]
-_SaidBy = Annotated[str | None, CheckedBy(partial(check_label, "said_by"))]
-
 
 class _PreferenceEdit(MemoryEdit):
     """An edit of the preference with a key."""
 
-    key: _Key
+    key: Annotated[str, CheckedBy(check_key)]
     revision: Revision = None
 
     @property
@@ -60,7 +57,7 @@ class RememberPreference(_PreferenceEdit):
 
     verb = "remember_preference"
     text: Annotated[str, CheckedBy(check_preference)]
-    said_by: _SaidBy = None
+    said_by: Annotated[str | None, CheckedBy(partial(check_label, "said_by"))] = None
 
     def decide(self, occasion: Occasion, document: Preference | None) -> Event | None:
         """See `MemoryEdit`."""

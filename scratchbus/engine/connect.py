@@ -120,17 +120,12 @@ def target(
 def _embedded(directory: Path, appendfsync: str, options: dict[str, Any], socket_timeout: float) -> Target:
     running = ensure_running(directory, appendfsync=appendfsync)
     options = {**options, "directory": running.directory, "path": str(running.socket)}
-
-    def alink(timeout: float, _: Address) -> AsyncLink:
-        connection = own_connection_async.AsyncOwnConnection(**options)
-        return links_async.AsyncLink(connection, timeout)
-
     return Target(
         f"embedded:{directory}",
         f"the embedded engine in {directory}",
         "embedded",
         lambda timeout, _: Link(OwnConnection(socket_timeout=timeout, **options)),
-        alink,
+        lambda timeout, _: links_async.AsyncLink(own_connection_async.AsyncOwnConnection(**options), timeout),
         socket_timeout,
         directory,
         lambda: ensure_running(running.directory, appendfsync=appendfsync, timeout=socket_timeout, unless_stopped=True),
