@@ -27,35 +27,24 @@ if total > 0 then
   if not tail then call('SET', ORIGIN, NEW_ORIGIN .. '.' .. time[1] .. '.' .. time[2]) end
   call('SET', TAIL, @LAST_TEXT(plan[total].position, plan[total].id)@)
 
-  local rows = {}
-  local function flush(command, key, list, least)
-    if #list >= least then
-      if #list > 0 then call(command, key, unpack(list)) end
-      return {}
-    end
-    return list
+  local function write_all(command, key, list)
+    for from = 1, #list, 1000 do call(command, key, unpack(list, from, math.min(from + 999, #list))) end
   end
+  local rows, scores, gone = {}, {}, {}
   for subject, head in pairs(touched) do
     rows[#rows + 1] = subject
     rows[#rows + 1] = head_text(head)
     if head.status_class == 'o' then note_expiry(head.expires) end
-    rows = flush('HSET', HEADS, rows, 1000)
   end
+  write_all('HSET', HEADS, rows)
   if not stored or soonest ~= stored then call('HSET', PAGES, PAGE, soonest or @FOREVER@) end
-  flush('HSET', HEADS, rows, 0)
-
-  local scores, gone = {}, {}
   for subject, score in pairs(entered) do
     scores[#scores + 1] = score
     scores[#scores + 1] = subject
-    scores = flush('ZADD', OPEN, scores, 1000)
   end
-  flush('ZADD', OPEN, scores, 0)
-  for subject in pairs(left) do
-    gone[#gone + 1] = subject
-    gone = flush('ZREM', OPEN, gone, 1000)
-  end
-  flush('ZREM', OPEN, gone, 0)
+  write_all('ZADD', OPEN, scores)
+  for subject in pairs(left) do gone[#gone + 1] = subject end
+  write_all('ZREM', OPEN, gone)
   for key in pairs(rekeyed) do
     local holder = keys[key]
     if holder then call('HSET', DEDUPE, key, holder) else call('HDEL', DEDUPE, key) end
