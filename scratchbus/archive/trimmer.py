@@ -11,7 +11,7 @@ from scratchbus.domain.position import BusPosition
 from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.eventlog.below_floor import read_floor
 from scratchbus.eventlog.checkpoint import read_checkpoint
-from scratchbus.eventlog.keys import CURSORS, SYSTEM_PAGE
+from scratchbus.eventlog.keys import SYSTEM_PAGE
 from scratchbus.eventlog.lag import end_of, in_ms
 from scratchbus.eventlog.layouts import DAY_MS
 from scratchbus.eventlog.raw_entries import RawEntry, entry_id, entry_position, is_batch_end
@@ -92,9 +92,8 @@ class Trimmer:
         if len(rebuild) == 2 and rebuild[0] > in_ms(time):
             seqs.append((yield from read_checkpoint(keys, rebuild[1])).position.seq)
         log = self._bus.core.log
-        for name in CURSORS:
-            cursor = yield from ask(0, "GET", log.keys(0).cursor(name))
-            seqs += [BusPosition.parse(cursor.decode()).shards[self._shard].seq] if cursor else []
+        cursor = yield from ask(0, "GET", log.keys(0).reminders)
+        seqs += [BusPosition.parse(cursor.decode()).shards[self._shard].seq] if cursor else []
         for positions in (yield from read_cursors(log)).values():
             seqs += [position.seq for position in positions if position.shard == self._shard]
         return min(seqs)

@@ -16,9 +16,6 @@ from scratchbus.projections.scratch_page import NAME
 SYSTEM_PAGE = "_bus"
 """The page, on shard 0, of events about the whole bus."""
 
-CURSORS = ("reminders",)
-"""The readers that have a cursor of their own."""
-
 _MAX_PAGES, _MAX_INDEXES = 4_000, 1_000  # names kept, for a shard and for a page
 
 
@@ -88,9 +85,8 @@ class ShardKeys:
     meta = _name("meta")
     """Hash, on shard 0: the settings fixed when the bus was created."""
 
-    def cursor(self, name: str) -> str:
-        """String: how far this reader has handled the log, as the text of a position."""
-        return f"{self.tag}cursor:{name}"
+    reminders = _name("cursor:reminders")
+    """String, on shard 0: how far reminders and refutations have been handled, as the text of a position."""
 
     subscriptions = _name("subscriptions")
     """Set, on shard 0: the names of all subscriptions."""

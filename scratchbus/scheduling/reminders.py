@@ -57,7 +57,7 @@ def react(core: Core) -> Step[tuple[dict[int, Position], bool]]:
 
     The engine stores the positions. Processing an event twice is harmless.
     """
-    key = core.log.keys(0).cursor("reminders")
+    key = core.log.keys(0).reminders
     row = yield from ask(0, "GET", key)
     starts = BusPosition.parse(row.decode()).shards if row else (START,) * core.log.shards
     positions: list[Position] = []

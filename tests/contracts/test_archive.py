@@ -630,7 +630,7 @@ def test_archiver_ignores_subscriptions_to_other_pages(bus):
 def test_archiver_keeps_events_the_reminders_have_not_read(bus):
     fill(bus)
     position = ",".join("1-3" for _ in range(bus.core.log.shards))
-    send(bus, "SET", bus.core.log.keys(0).cursor("reminders"), position)
+    send(bus, "SET", bus.core.log.keys(0).reminders, position)
     archive(bus)
     assert floor_of(bus).seq == 3
 
@@ -1046,7 +1046,7 @@ def test_a_restored_bus_goes_on_with_the_segments_that_it_shares(connect, bus, d
 
 @pytest.mark.damages_the_log
 def test_log_that_grew_past_its_archive_after_a_rewind_is_refused(bus, directory):
-    send(bus, "SET", bus.core.log.keys(0).cursor("reminders"), ",".join("1-3" for _ in range(bus.core.log.shards)))
+    send(bus, "SET", bus.core.log.keys(0).reminders, ",".join("1-3" for _ in range(bus.core.log.shards)))
     fill(bus, 10)
     saved = {key: send(bus, "DUMP", key) for key in send(bus, "KEYS", f"{{{bus.core.log.bus}:*")}
     fill(bus, 10)
@@ -1088,7 +1088,7 @@ def test_a_log_with_a_gap_is_not_archived(bus, directory):
 
 
 def test_an_unmounted_archive_is_not_begun_a_second_time(connect, bus, directory):
-    send(bus, "SET", bus.core.log.keys(0).cursor("reminders"), ",".join("0-0" for _ in range(bus.core.log.shards)))
+    send(bus, "SET", bus.core.log.keys(0).reminders, ",".join("0-0" for _ in range(bus.core.log.shards)))
     fill(bus)
     archive(bus)
     before = names(directory)

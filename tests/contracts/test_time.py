@@ -519,7 +519,7 @@ def pierce(bus, keys, gone):
 
 def rewind(bus, keys, _):
     ends = (end._replace(seq=end.seq + 100) for end in bus.position().shards)
-    send(bus, "SET", bus.core.log.keys(0).cursor("reminders"), str(BusPosition(tuple(ends))))
+    send(bus, "SET", bus.core.log.keys(0).reminders, str(BusPosition(tuple(ends))))
 
 
 @pytest.mark.damages_the_log

@@ -50,7 +50,7 @@ def bus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bus]:
         bus.notepad("s1").write("what was found")
         raw_append(bus, "user:42", kind="exploded")
         project(bus)
-        send(bus, "SET", bus.core.log.keys(0).cursor("reminders"), "0-0")
+        send(bus, "SET", bus.core.log.keys(0).reminders, "0-0")
         with bus.subscribe("router", max_attempts=1) as deliveries:
             for _ in range(2):
                 next(deliveries).fail("no")

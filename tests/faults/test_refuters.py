@@ -55,7 +55,7 @@ def test_the_expirer_completes_a_killed_refutation(shared_server: Server, bus: B
 
 def _is_at_its_end(bus: Bus) -> bool:
     """Return whether the expirers have processed every event, including the reviews."""
-    seen = send(bus, "GET", bus.core.log.keys(0).cursor("reminders"))
+    seen = send(bus, "GET", bus.core.log.keys(0).reminders)
     return bool(seen == str(bus.position()).encode())
 
 
