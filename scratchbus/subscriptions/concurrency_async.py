@@ -50,7 +50,7 @@ async def run_together(workers: Sequence[Worker], halt: Worker) -> None:
         await workers[0]()
         return
     # asyncio only:
-    tasks = [asyncio.ensure_future(_run(worker)) for worker in workers]
+    tasks = [asyncio.ensure_future(worker()) for worker in workers]
     try:
         await asyncio.gather(*tasks)
     except BaseException:
@@ -72,11 +72,3 @@ async def run_together(workers: Sequence[Worker], halt: Worker) -> None:
     #         halt()
     #         raise
     # end
-
-
-# asyncio only:
-async def _run(worker: Worker) -> None:
-    await worker()
-
-
-# end
