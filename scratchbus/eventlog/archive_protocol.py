@@ -6,7 +6,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from scratchbus.domain.position import Position
+from scratchbus.errors import ArchiveDamaged, ArchiveForeign, PositionLost
 from scratchbus.eventlog.raw_entries import RawEntry
+
+EVENTS_LOST = (PositionLost, ArchiveDamaged, ArchiveForeign)
+"""The errors that keep archived events from being read until someone sets or repairs the archive."""
 
 
 class EntryChunk(NamedTuple):

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from scratchbus.domain.position import START, Position
 from scratchbus.engine.steps import Call, Collect, Send, Sent, Step
-from scratchbus.errors import ArchiveDamaged, ArchiveForeign, PositionLost
+from scratchbus.eventlog.archive_protocol import EVENTS_LOST
 from scratchbus.eventlog.below_floor import Floor, archived_after
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.foreign import appended
@@ -103,7 +103,7 @@ class LogReader:
         if at < floor.position and not (yield from is_complete(keys, at, entries)):
             try:
                 archived = (yield from archived_after(self._log, floor, at, count)).entries
-            except (PositionLost, ArchiveDamaged, ArchiveForeign) as lost:
+            except EVENTS_LOST as lost:
                 if not self._skips_lost:
                     raise
                 logger.warning(

@@ -20,15 +20,9 @@ from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import START, Position
 from scratchbus.engine.scripts import MAX_ARGUMENTS, Command
 from scratchbus.engine.steps import Fetch, Step, ask, ask_all, batches
-from scratchbus.errors import (
-    ArchiveDamaged,
-    ArchiveForeign,
-    ArchiveUnavailable,
-    EngineForbidden,
-    EngineReadOnly,
-    PositionLost,
-)
+from scratchbus.errors import ArchiveDamaged, ArchiveUnavailable, EngineForbidden, EngineReadOnly
 from scratchbus.eventlog import paged_out
+from scratchbus.eventlog.archive_protocol import EVENTS_LOST
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, FieldRead, checkpoint_key, read_unchecked, write_if_unchanged
 from scratchbus.eventlog.dropped_heads import drop_heads
@@ -193,7 +187,7 @@ def _provable(log: Log, shard: int, final: Final, known: Mapping[str, RawEntry])
         try:
             index_entries = [PagedOut.of(document) for document in documents]
             rebuilt = yield from paged_out.rebuild(log, shard, index_entries, known)
-        except (PositionLost, ArchiveDamaged, ArchiveForeign) as lost:
+        except EVENTS_LOST as lost:
             logger.warning("observations stay in the engine", page=page, reason=str(lost))
             continue
         by_id = {document.id: document for document in rebuilt}

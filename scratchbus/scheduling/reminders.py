@@ -12,15 +12,9 @@ from scratchbus.domain.observation import Observation
 from scratchbus.domain.page_events import Due, StatusChanged
 from scratchbus.domain.position import START, BusPosition, Position
 from scratchbus.engine.steps import Step, ask
-from scratchbus.errors import (
-    ArchiveDamaged,
-    ArchiveForeign,
-    Conflict,
-    NotFound,
-    PositionLost,
-    VersionConflict,
-)
+from scratchbus.errors import Conflict, NotFound, VersionConflict
 from scratchbus.eventlog.append import append
+from scratchbus.eventlog.archive_protocol import EVENTS_LOST
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.entry_filter import EntryFilter, decode_wanted
 from scratchbus.eventlog.gaps import count_erased
@@ -158,7 +152,7 @@ def _state_after(core: Core, event: Event, states: States) -> Step[Observation |
         current = states[max(states)] if states else None
         try:
             events = yield from history(core.log, event.page, event.subject)
-        except (PositionLost, ArchiveDamaged, ArchiveForeign) as lost:
+        except EVENTS_LOST as lost:
             logger.warning("reminders use its current state", position=str(event.position), reason=str(lost))
             return current
         state: Observation | None = None

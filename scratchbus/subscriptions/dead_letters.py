@@ -13,7 +13,8 @@ from scratchbus.domain.event import Event
 from scratchbus.domain.position import Position, in_time
 from scratchbus.domain.quoting import encodable
 from scratchbus.engine.steps import Step, ask, ask_all, batches
-from scratchbus.errors import ArchiveDamaged, ArchiveForeign, InvalidPosition, NotFound, PositionLost, shown
+from scratchbus.errors import InvalidPosition, NotFound, PositionLost, shown
+from scratchbus.eventlog.archive_protocol import EVENTS_LOST
 from scratchbus.eventlog.below_floor import entries_at
 from scratchbus.eventlog.keys import ShardKeys
 from scratchbus.eventlog.log_entry import LogEntry
@@ -26,9 +27,6 @@ from scratchbus.telemetry.counters import counts
 from scratchbus.telemetry.logs import stderr_logger
 
 logger = stderr_logger()
-
-UNREADABLE = (PositionLost, ArchiveDamaged, ArchiveForeign)
-"""Errors that keep one archived event from being read, until someone sets or repairs the archive."""
 
 READ_AT_ONCE = 100
 """The most dead letters whose events, and the most subscriptions whose dead letters, are read at once."""
@@ -122,13 +120,13 @@ def drop_dead_letters(core: Core, name: str, positions: Positions) -> Step[int]:
 
 
 def find_entry(core: Core, position: str) -> Step[RawEntry | None]:
-    """Return the log entry at a position, or None. Raises an error of UNREADABLE if it was archived."""
+    """Return the log entry at a position, or None. Raises an error of EVENTS_LOST if it was archived."""
     found = yield from entries_at(core.log, [Position.parse(position)])
     return found[0] if found else None
 
 
 def _find_entries(core: Core, positions: Sequence[str]) -> Step[dict[str, RawEntry]]:
-    """Return the log entries at these positions, without missing ones. Raises an error of UNREADABLE."""
+    """Return the log entries at these positions, without missing ones. Raises an error of EVENTS_LOST."""
     by_shard: dict[int, list[Position]] = {}
     for position in map(Position.parse, positions):
         by_shard.setdefault(position.shard, []).append(position)
@@ -149,13 +147,13 @@ def read_redeliveries(core: Core, name: str, positions: Sequence[str]) -> Step[t
     items: list[LogEntry] = []
     missing: list[DeadLetter] = []
     found: dict[str, RawEntry] | None = None
-    with suppress(*UNREADABLE):  # one that cannot be read must not hold up all others
+    with suppress(*EVENTS_LOST):  # one that cannot be read must not hold up all others
         found = yield from _find_entries(core, positions)
     for position in positions:
         entry, reason = None, "its event is no longer in the log"
         try:
             entry = (yield from find_entry(core, position)) if found is None else found.get(position)
-        except UNREADABLE as error:
+        except EVENTS_LOST as error:
             reason = str(error)
         if entry is None:
             dead_letter = yield from read_redelivery(core, name, position)

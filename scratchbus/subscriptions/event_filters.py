@@ -12,7 +12,7 @@ from scratchbus.domain.event import Event
 from scratchbus.domain.memory_events import NoteAdded, NoteUpdated
 from scratchbus.domain.page_events import Added, Updated
 from scratchbus.engine.steps import Step
-from scratchbus.errors import ArchiveDamaged, ArchiveForeign, PositionLost
+from scratchbus.eventlog.archive_protocol import EVENTS_LOST
 from scratchbus.eventlog.codec import Poison
 from scratchbus.eventlog.entry_filter import EntryFilter
 from scratchbus.eventlog.log_entry import LogEntry
@@ -102,7 +102,7 @@ class Tags:
         log = self._core.log
         try:
             events = yield from history(log, event.page, event.subject)
-        except (PositionLost, ArchiveDamaged, ArchiveForeign) as error:
+        except EVENTS_LOST as error:
             logger.warning("the current tags are used", position=str(event.position), reason=str(error))
             observation = (yield from get(log, event.page, [event.subject], self._core.fresh)).get(event.subject)
             return frozenset(observation.tags if observation is not None else ())

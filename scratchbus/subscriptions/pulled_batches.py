@@ -18,6 +18,7 @@ from scratchbus.domain.values import Duration, check_whole, duration_ms, moment
 from scratchbus.engine.retry_limits import JITTER
 from scratchbus.engine.steps import Step, batches
 from scratchbus.errors import InvalidTTL, LeaseLost, ScratchbusError, shown
+from scratchbus.eventlog.archive_protocol import EVENTS_LOST
 from scratchbus.eventlog.codec import Poison
 from scratchbus.eventlog.cursor import Cursor
 from scratchbus.eventlog.entry_filter import EntryFilter
@@ -35,12 +36,7 @@ from scratchbus.eventlog.subscription_state import (
 )
 from scratchbus.readmodel.scope import Core
 from scratchbus.subscriptions.consumer import NAP
-from scratchbus.subscriptions.dead_letters import (
-    READ_AT_ONCE,
-    UNREADABLE,
-    positions_to_redeliver,
-    read_redeliveries,
-)
+from scratchbus.subscriptions.dead_letters import READ_AT_ONCE, positions_to_redeliver, read_redeliveries
 from scratchbus.subscriptions.delivery_state import WENT_AWAY
 from scratchbus.subscriptions.event_filters import Filters, Tags
 from scratchbus.subscriptions.options import Terms, check_name, name_reset
@@ -222,7 +218,7 @@ class Pull:
         out = [head._replace(state=OUT), *rest]
         try:
             event = yield from event_at(self._core, head.position)
-        except UNREADABLE as lost:
+        except EVENTS_LOST as lost:
             if not head.comes_again:  # the log was trimmed past the cursor
                 raise
             yield from lease.hand_out(out, grant.ends, grant.origins)
@@ -239,7 +235,7 @@ class Pull:
         ):
             try:
                 event = yield from event_at(self._core, out[len(events)].position)
-            except UNREADABLE:  # it is set aside once it is the first
+            except EVENTS_LOST:  # it is set aside once it is the first
                 break
             if event is None:
                 break

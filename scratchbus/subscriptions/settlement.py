@@ -11,12 +11,12 @@ from scratchbus.domain.position import Position
 from scratchbus.domain.values import Duration, delay_ms
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidField, shown
+from scratchbus.eventlog.archive_protocol import EVENTS_LOST
 from scratchbus.eventlog.codec import Poison, decode_item
 from scratchbus.eventlog.pulls import ACKED, OUT, WAITING, OutEntry, read_out, settle
 from scratchbus.eventlog.subscription_state import drop_if_erased, read_state
 from scratchbus.readmodel.scope import Core
 from scratchbus.subscriptions.dead_letters import (
-    UNREADABLE,
     find_entry,
     read_redelivery,
     set_aside,
@@ -70,7 +70,7 @@ def _fail(
         if entry.attempt >= (max_attempts or Terms().max_attempts):
             try:
                 event = yield from event_at(core, text)
-            except UNREADABLE:
+            except EVENTS_LOST:
                 if entry.comes_again:
                     return (yield from give_up_unread(core, name, token, entry, reason[:1000], entry.attempt))
                 attempts = 0  # a client that can read the event has its last attempt again

@@ -16,7 +16,8 @@ from scratchbus.domain.position import START, Position
 from scratchbus.domain.time_checks import as_when
 from scratchbus.domain.values import check_id, check_source, moment
 from scratchbus.engine.steps import Step, ask, ask_all, batches
-from scratchbus.errors import ArchiveDamaged, ArchiveForeign, InvalidSource, PositionLost, shown
+from scratchbus.errors import InvalidSource, shown
+from scratchbus.eventlog.archive_protocol import EVENTS_LOST
 from scratchbus.eventlog.below_floor import Floor
 from scratchbus.eventlog.checkpoint import read_checkpoint
 from scratchbus.eventlog.cursor import cursors
@@ -235,6 +236,6 @@ def _undo_later(core: Core, names: PageKeys, cut: Cut, log_end: Position, max_co
             return None  # the chain of a damaged document may lack the event that damaged it
     try:
         states = yield from states_before(log, page, changed.before)
-    except (PositionLost, ArchiveDamaged, ArchiveForeign):
+    except EVENTS_LOST:
         return None  # events are gone; a snapshot may still hold the state
     return StoredPage(log, page, core.fresh, UndoneEvents(cut.ms, Known(changed.cursor, states)))
