@@ -40,16 +40,12 @@ def _ttl_ms(ttl: object) -> int:
     raise InvalidTTL(f'ttl: {problem} a duration such as "30s" or "10m", and renew it with fence=')
 
 
-Term = Annotated[int, CheckedBy(_ttl_ms)]
-"""The duration of a claim, in milliseconds."""
-
-
 class TakeClaim(Command):
     """Claim an observation for a while, or renew one's own claim by its fence."""
 
     verb = "claim"
     by: Actor = None
-    ttl: Term
+    ttl: Annotated[int, CheckedBy(_ttl_ms)]  # milliseconds
 
     def retry_arguments(self, by: str) -> tuple[object, ...]:
         """See `Command`."""
