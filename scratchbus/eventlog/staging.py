@@ -82,11 +82,9 @@ class Staging:
 
     def drop(self) -> Step[None]:
         """Delete the staged keys, unless another import has begun."""
-        try:
+        with suppress(ScratchbusError):  # the next import deletes them
             yield from self._clear()
             yield from self.leave()
-        except ScratchbusError:
-            return  # the next import deletes them
 
     def _clear(self) -> Step[None]:
         found = yield from find_keys(self.keys.shard, match=f"{self.staged.tag}*")

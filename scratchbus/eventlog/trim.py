@@ -7,6 +7,7 @@ archiver ends between two steps, the next one goes on with the entries that are 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from scratchbus.domain.position import Position
@@ -92,10 +93,8 @@ class Archiving(NamedTuple):
 
     def leave(self) -> Step[None]:
         """Release the lease if it is still held."""
-        try:
+        with suppress(ArchiveBusy):
             yield from self._do("leave")
-        except ArchiveBusy:
-            return
 
     def record(self, seq: int, location: str) -> Step[None]:
         """Record that the archive at a location has the log up to an event."""

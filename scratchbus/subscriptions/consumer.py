@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from secrets import token_hex
 
 from scratchbus.domain.position import Position, in_time
@@ -224,10 +225,9 @@ class Consumer:
         if window is None or window.is_lost:
             return
         try:
-            yield from undo_if_cancelled(self.write(window), window.lease.leave)
-            yield from undo_if_cancelled(window.lease.leave(), window.lease.leave)
-        except LeaseLost:
-            pass
+            with suppress(LeaseLost):
+                yield from undo_if_cancelled(self.write(window), window.lease.leave)
+                yield from undo_if_cancelled(window.lease.leave(), window.lease.leave)
         finally:
             self._mark_lost(window)
 

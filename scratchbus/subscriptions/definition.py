@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from contextlib import suppress
 from secrets import token_bytes, token_hex
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -104,11 +105,9 @@ def _check_url(url: object) -> str:
 
 def _check_secret(field: str, secret: object) -> str:
     if isinstance(secret, str) and secret.startswith(_PREFIX):
-        try:
+        with suppress(ValueError):
             if _MIN_KEY <= len(_key_of(secret)) <= _MAX_KEY:
                 return secret
-        except ValueError:
-            pass
     raise InvalidField(
         field, "is not a secret of a webhook; write whsec_ and 24 to 64 random bytes in base64, as"
         " `new_webhook_secret()` does"
