@@ -594,7 +594,8 @@ def test_a_watch_of_preferences_follows_both_sides(bus: Bus, project: Path):
         preferences.remember("quotes", "double")
         eventually(lambda: file.exists() and "- **quotes**: double" in file.read_text())
         save(file, file.read_text().replace("double", "single"))
-        eventually(lambda: [each.text for each in preferences.list()] == ["single"])
+        eventually(lambda: any(each.remembered == ["quotes"] for each in reported))  # and the file is written again
+        assert [each.text for each in preferences.list()] == ["single"]
         save(file, b"\xff")
         eventually(lambda: any(isinstance(each, InvalidInput) for each in reported))
         save(file, "# Rules\n")
