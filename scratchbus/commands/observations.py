@@ -48,7 +48,7 @@ def read_target(
         if head is None:
             return None, None
         name = head.type
-    return before, (yield from type_or_none(core, name))
+    return before, core.registry.types.get(name) or (yield from type_or_none(core, name))
 
 
 class Lifetime(NamedTuple):

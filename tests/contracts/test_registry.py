@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from scratchbus.domain.registry_yaml import parse_registry
-from scratchbus.errors import InvalidField, InvalidTransition, RegistryError, TypeInUse, UnknownType, VersionConflict
+from scratchbus.errors import InvalidField, RegistryError, TypeInUse, UnknownType, VersionConflict
 from scratchbus.readmodel import registry_files, scope
 from scratchbus.scheduling.expiry import sweep
 from tests.inspection import log_length, send
@@ -101,25 +101,6 @@ def test_changed_types_are_taken_when_the_registry_is_old(connect, push, monkeyp
     assert other.page().add("build_failed", "x").priority == 80
     monkeypatch.setattr("scratchbus.readmodel.scope.REGISTRY_AGE", 0)
     assert other.page().add("build_failed", "x").priority == 10
-
-
-def test_changes_of_status_follow_the_changed_lifecycle_when_the_registry_is_old(connect, push, monkeypatch):
-    final = """types:
-  build: {lifecycle: builds}
-lifecycles:
-  builds:
-    statuses: {running: open, done: closed}
-    initial: [running]
-    transitions: {running: [done, archived], done: [archived]}
-"""
-    publisher, other = connect("publisher"), connect("other")
-    push(publisher, final.replace("done: [archived]", "done: [running, archived]"))
-    build = other.page().add("build", "x")
-    assert other.page().resolve(build.id).status == "done"
-    push(publisher, final)
-    monkeypatch.setattr("scratchbus.readmodel.scope.REGISTRY_AGE", 0)
-    with pytest.raises(InvalidTransition):
-        other.page().update(build.id, status="running")
 
 
 def test_a_change_of_types_records_its_author(connect, push):
