@@ -138,7 +138,7 @@ def pick(
 
     Ready ones are active, and neither claimed nor in backoff. Those below `min_priority` are skipped. For work, a named
     instance also picks the one that it held before a restart, a retry does not return one that was closed since, and
-    a claim that too few replicas confirm within half of `ttl` is no error. Raises UnknownType.
+    a claim that too few replicas confirm within three quarters of `ttl` is no error. Raises UnknownType.
     """
     holder, ttl_ms = core.by if by is None else check_source(by, "by"), _ttl_ms(ttl)
     check_own_event_id(event_id)
@@ -146,7 +146,7 @@ def pick(
         yield from type_of(core, name)
     takes_over = core.settings.instance is not None and work is not None
     left = (yield from first_end(core.log, core.log.shard(page))) if takes_over else START.stream_id
-    replica_ms = None if work is None else min(core.log.replica_ms, (ttl_ms + 1) // 2)
+    replica_ms = None if work is None else min(core.log.replica_ms, ttl_ms * 3 // 4)
     hints, hint_key = core.pick_hints, (page, *wanted, left)
     next_due, below, hint = 0, "", hints.get(hint_key, "")
     while True:

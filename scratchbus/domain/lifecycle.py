@@ -24,7 +24,7 @@ class Lifecycle:
 
     Every lifecycle has the final status `archived`. The bus archives from any open status if an observation expires,
     is displaced or is refuted; requests of callers must follow `transitions`. A status without transitions may be left
-    out there. `leftover` is a status that only one observation has; see `of_observation`.
+    out there. `leftover` is a closed status that only one observation has; see `of_observation`.
     """
 
     name: str
@@ -61,18 +61,20 @@ class Lifecycle:
         """Return the statuses of a class."""
         return frozenset(status for status, its_class in self.statuses.items() if its_class == status_class)
 
-    def of_observation(self, status: str, status_class: str) -> Lifecycle:
+    def of_observation(self, status: str, status_class: StatusClass) -> Lifecycle:
         """Return the lifecycle of an observation whose stored status may be older than this lifecycle.
 
-        A closed status that this lifecycle lacks, or has with another class, can only be followed by `archived`.
+        A closed status that this lifecycle lacks, or has with another class, can only be followed by `archived`; a final
+        one by none.
         """
-        if status_class != "closed" or self.statuses.get(status) == "closed":
+        if status_class == "open" or self.statuses.get(status) == status_class:
             return self
+        is_closed = status_class == "closed"
         return replace(
             self,
-            statuses={**self.statuses, status: "closed"},
-            transitions={**self.transitions, status: frozenset({ARCHIVED})},
-            leftover=status,
+            statuses={**self.statuses, status: status_class},
+            transitions={**self.transitions, status: frozenset({ARCHIVED} if is_closed else ())},
+            leftover=status if is_closed else None,
         )
 
     def same_table(self, other: Lifecycle) -> bool:

@@ -209,8 +209,7 @@ class Protocol(HttpToolsProtocol):
     def _refuse(self, problem: Refusal) -> None:
         """Send a problem, unless another answer has begun or was sent already, and close the connection."""
         self._stop_waiting()
-        cycle: RequestResponseCycle | None = self.cycle  # None at first, whatever uvicorn declares
-        is_answering = cycle is not None and cycle.response_started and not cycle.response_complete
+        is_answering = any(cycle.response_started for cycle in self._unanswered())
         if not (is_answering or self._is_discarding):
             answer = refusal(problem)
             lines = [b"HTTP/1.1 %d \r\nconnection: close\r\n" % problem.status]
@@ -224,12 +223,16 @@ class Protocol(HttpToolsProtocol):
         """Whether the body that arrives is that of an answered request."""
         return self._lingering.in_body and self.cycle.response_complete
 
+    def _unanswered(self) -> list[RequestResponseCycle]:
+        """Return the requests without a whole answer: the one that is served, and the last one."""
+        cycles: tuple[RequestResponseCycle | None, ...] = (self._served, self.cycle)  # None before the first
+        return [cycle for cycle in cycles if cycle is not None and not cycle.response_complete]
+
     def _disconnect(self) -> None:
         """End the requests without a whole answer."""
-        for cycle in (self._served, self.cycle):
-            if cycle is not None and not cycle.response_complete:
-                cycle.disconnected = True
-                cycle.message_event.set()
+        for cycle in self._unanswered():
+            cycle.disconnected = True
+            cycle.message_event.set()
 
     def _head_without_offer(self) -> bytes:
         """Return the head of the request parsed last, without its offer of another protocol."""

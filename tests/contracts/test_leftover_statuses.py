@@ -1,6 +1,7 @@
 """Closed observations whose status the lifecycle of their type no longer has can be archived and cleared, only that."""
 
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
@@ -195,6 +196,18 @@ def test_a_closed_status_that_the_lifecycle_has_follows_it(bus, page, push):
     with pytest.raises(InvalidTransition, match="from void it can become: done"):
         page.archive(ticket.id)
     assert page.update(ticket.id, status="done").status == "done"
+
+
+@pytest.mark.parametrize("now", ["open", "closed"])
+def test_a_final_status_stays_final(bus, page, push, now):
+    push(bus, TICKETS.replace("void: closed", "void: final").replace("        void: [done]\n", ""))
+    ticket = page.add("ticket", "x")
+    page.update(ticket.id, status="void")
+    push(bus, TICKETS.replace("void: closed", f"void: {now}"))
+    to_done = partial(page.update, status="done")
+    for operation in (page.archive, page.reopen, to_done, lambda id: page.clear_resolved([id])):
+        with pytest.raises(InvalidTransition, match="from void it can become: none"):
+            operation(ticket.id)
 
 
 def test_an_open_status_that_the_lifecycle_lacks_opens_nothing(bus, page, push, monkeypatch):
