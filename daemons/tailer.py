@@ -98,8 +98,7 @@ class Tailer:
             moved = replace(position, inode=file.inode)
             file.move_to(moved.at_start() if self._from_start else moved)
         else:
-            if position.offset:
-                logger.warning("the log was replaced or truncated; some lines may be missing", log=str(self._path))
+            logger.warning("the log was replaced or truncated; some lines may be missing", log=str(self._path))
             file.move_to(position.followed_by(file.inode))
         return file
 

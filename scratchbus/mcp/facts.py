@@ -33,9 +33,6 @@ class FactAnswer(TypedDict):
     invalid_at: NotRequired[Moment]
 
 
-_MOST: Final = 1_000
-"""How many facts `query_facts` reads, to leave out equal ones and to count those that it does not show."""
-
 _LISTED: Final = {
     "type": "array",
     "items": {"type": "object", "description": "`assert_fact` describes the fields."},
@@ -46,10 +43,9 @@ Listed = Annotated[list[FactAnswer], WithJsonSchema(_LISTED)]
 
 
 class FoundFacts(TypedDict):
-    """The facts true at that time, newest first; of equal ones, the newest."""
+    """The facts true at that time, newest first."""
 
     facts: Listed
-    more: NotRequired[Annotated[int, Field(description="How many more there are, at least.")]]
 
 
 class NearEntity(TypedDict):
@@ -114,11 +110,8 @@ class FactsTools(ToolGroup):
         limit: Limit = 20,
     ) -> FoundFacts:
         """Find true facts by any of their parts."""
-        different: dict[str, scratchbus.Fact] = {}
-        for fact in await self._facts.query(subject, relation, object, at=at, limit=_MOST):
-            different.setdefault(fact.triplet.casefold(), fact)
-        facts = _answers([*different.values()][:limit])
-        return {"facts": facts, "more": len(different) - limit} if len(different) > limit else {"facts": facts}
+        found = await self._facts.query(subject, relation, object, at=at, limit=limit)
+        return {"facts": _answers(found)}
 
     @tool("Find connections", READS)
     async def find_connections(

@@ -242,9 +242,9 @@ def test_the_rest_of_a_log_behind_a_symbolic_link_is_read_after_a_restart(log, t
     assert texts(Tailer(link, first.position)) == ["two", "three", "four"]
 
 
-@pytest.mark.parametrize("way", ["deleted", "truncated"])
-def test_lines_that_may_be_missing_after_a_restart_are_logged(log, way):
-    append(log, "one\n")
+@pytest.mark.parametrize(("way", "before"), [("deleted", "one\n"), ("deleted", ""), ("truncated", "one\n")])
+def test_lines_that_may_be_missing_after_a_restart_are_logged(log, way, before):
+    append(log, before)
     first = Tailer(log)
     texts(first)
     append(log, "two\n")

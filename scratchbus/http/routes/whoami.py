@@ -199,7 +199,7 @@ def _failed(request: Request, error: str) -> Response:
 async def _fields_of(request: Request) -> dict[str, Any]:
     """Return the fields of a body, which is JSON or a form. Raises Refusal."""
     kind = media_type_of(request, JSON)
-    if is_json(kind):
+    if is_json(kind) or not await request.body():
         return await body_of(request)
     if kind != FORM:
         raise unsupported(kind, f"{JSON} or {FORM}")

@@ -83,6 +83,12 @@ def test_an_update_is_accepted_as_a_form(agent):
     assert agent.get("/whoami", headers=JSON).json()["scratchpad"]["content"] == "a b"
 
 
+def test_an_empty_body_may_have_any_media_type(agent):
+    refused = agent.post(UPDATE, headers={"Content-Type": "text/plain", "Accept": "application/json"})
+    assert refused.status_code == 422
+    assert "content" in refused.json()["detail"]
+
+
 def test_another_media_type_is_refused_with_both_that_are_accepted(agent):
     refused = agent.post(UPDATE, files={"content": b"a b"})
     assert refused.status_code == 415

@@ -18,25 +18,6 @@ async def test_facts_are_asserted_queried_explained_and_retracted(connect: Conne
         assert [each["object"] for each in (await agent.do("query_facts"))["facts"]] == ["Node 20"]
 
 
-async def test_a_fact_asserted_again_hides_no_other(connect: Connect, page_name: str):
-    async with connect(page=page_name) as agent:
-        await agent.do("assert_fact", subject="App", relation="uses", object="Redis")
-        for name in ("Docker", "docker", "DOCKER"):
-            last = await agent.do("assert_fact", subject="app", relation="uses", object=name)
-        found = await agent.do("query_facts", subject="App", limit=2)
-        assert [each["object"] for each in found["facts"]] == ["DOCKER", "Redis"]
-        assert found["facts"][0] == last
-        assert "more" not in found
-
-
-async def test_query_facts_says_how_many_more_there_are(connect: Connect, page_name: str):
-    async with connect(page=page_name) as agent:
-        for name in ("Docker", "Redis", "nginx"):
-            await agent.do("assert_fact", subject="App", relation="uses", object=name)
-        assert (await agent.do("query_facts", subject="App", limit=1))["more"] == 2
-        assert "more" not in await agent.do("query_facts", subject="App", limit=3)
-
-
 async def test_find_connections_finds_paths_and_neighbours(connect: Connect, page_name: str):
     async with connect(page=page_name) as agent:
         await agent.do("assert_fact", subject="Ann", relation="works on", object="Heron")
