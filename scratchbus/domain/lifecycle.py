@@ -61,18 +61,18 @@ class Lifecycle:
         """Return the statuses of a class."""
         return frozenset(status for status, its_class in self.statuses.items() if its_class == status_class)
 
-    def of_observation(self, status: str, status_class: StatusClass) -> Lifecycle:
+    def of_observation(self, status: str, status_class: str) -> Lifecycle:
         """Return the lifecycle of an observation whose stored status may be older than this lifecycle.
 
-        A closed status that this lifecycle lacks, or has with another class, can only be followed by `archived`; a final
-        one by none.
+        A closed status that this lifecycle lacks, or has with another class, can only be followed by `archived`, and a
+        final one by none.
         """
         if status_class == "open" or self.statuses.get(status) == status_class:
             return self
         is_closed = status_class == "closed"
         return replace(
             self,
-            statuses={**self.statuses, status: status_class},
+            statuses={**self.statuses, status: "closed" if is_closed else "final"},
             transitions={**self.transitions, status: frozenset({ARCHIVED} if is_closed else ())},
             leftover=status if is_closed else None,
         )

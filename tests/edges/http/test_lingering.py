@@ -9,6 +9,7 @@ import ssl
 from asyncio import TimerHandle
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from urllib.parse import urlsplit
 
 import pytest
@@ -306,7 +307,7 @@ class TestDiscarding:
         with answered(here, "Content-Length: 4") as connection:
             for part in (b"tru", b"eGET /healthz HTTP/1.1\r\n"):
                 connection.sendall(part)
-                eventually(lambda part=part: part in waits)
+                eventually(partial(waits.__contains__, part))
             of_body, of_head = list(waits.values())[-2:]
             assert of_body is not None
             assert of_body.cancelled()
