@@ -147,7 +147,7 @@ def test_another_worker_gets_the_job_for_which_replicas_are_missing(bus: Bus, di
     assert job.attempt == 1
 
 
-def test_a_pick_waits_for_replicas_for_half_of_its_ttl_at_most(bus: Bus, direct: Bus) -> None:
+def test_a_pick_waits_for_replicas_for_three_quarters_of_its_ttl_at_most(bus: Bus, direct: Bus) -> None:
     direct.page().add("observation", "x")
     bus.core.log.replica_ms = 60_000
     stop, waits = threading.Event(), list[int]()
@@ -160,7 +160,7 @@ def test_a_pick_waits_for_replicas_for_half_of_its_ttl_at_most(bus: Bus, direct:
 
     with interposed(bus, around), bus.work("repairs", ttl="20ms", stop=stop) as jobs:
         assert list(jobs) == []
-    assert waits == [10]
+    assert waits == [15]
 
 
 def test_a_worker_goes_on_with_shards_whose_replicas_are_there(shared_server: Server, bus_name: str) -> None:
