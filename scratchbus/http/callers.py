@@ -24,7 +24,8 @@ from starlette.types import Scope
 
 import scratchbus
 from scratchbus.daemon import TokenChecks, TooManyWrong
-from scratchbus.http.client_connections import NOBODY, ClientConnection
+from scratchbus.http.client_connections import ClientConnection
+from scratchbus.http.peer_users import NOBODY
 from scratchbus.http.problems import Refusal
 
 Headers = Mapping[str, str]

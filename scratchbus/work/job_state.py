@@ -206,7 +206,7 @@ class JobState:
         )
 
     def keep(self) -> Step[None]:
-        """Renew the claim; other renewals do not wait until replicas have it."""
+        """Renew the claim without waiting for replicas, which would delay the renewals of other jobs."""
         started_at = time.monotonic()
         try:
             arguments = {"id": self.id, "by": self.claim.by, "ttl": self._ttl_ms / 1000, "fence": self.fence}

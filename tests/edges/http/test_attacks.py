@@ -29,8 +29,9 @@ from scratchbus.daemon import counts
 from scratchbus.http import client_connections, guard, problems
 from scratchbus.http.app import declare_app
 from scratchbus.http.callers import SCOPES, LocalUser, TokenHolders
-from scratchbus.http.client_connections import MAX_MESSAGE, NOBODY, ClientConnection
+from scratchbus.http.client_connections import MAX_MESSAGE, ClientConnection
 from scratchbus.http.guard import MAX_BODY, MAX_PUBLIC_BODY, POLICY, needs_caller
+from scratchbus.http.peer_users import NOBODY
 from scratchbus.http.server import Need, Server
 from tests.edges.http.conftest import Served, Tokens, serving, serving_here
 from tests.edges.http.raw import head, send
