@@ -49,15 +49,13 @@ class InvalidTransition(Conflict):
     _verb = "become"
 
     def __init__(
-        self, id: str, from_status: str, to_status: str, allowed: Iterable[str], is_leftover: bool = False
+        self, id: str, from_status: str, to_status: str, allowed: Iterable[str], advice: str | None = None
     ) -> None:
         self.id = id
         self.from_status = from_status
         self.to_status = to_status
         self.allowed = sorted(allowed)
-        advice = f"from {from_status} it can become: {listed(self.allowed)}"
-        if is_leftover:
-            advice = "the lifecycle of its type no longer has this closed status, so it can only be archived or cleared"
+        advice = advice or f"from {from_status} it can become: {listed(self.allowed)}"
         super().__init__(f"{id} is {from_status} and cannot {self._verb} {to_status}; {advice}")
 
 

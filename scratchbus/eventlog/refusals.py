@@ -25,6 +25,9 @@ from scratchbus.errors import (
 from scratchbus.eventlog.writes import Write
 from scratchbus.telemetry.counters import counts
 
+_CLOSED = "it is closed: reopen it first, or claim an open one"
+_LEFTOVER = "the lifecycle of its type no longer has this closed status, so it can only be archived or cleared"
+
 
 def refuse(page: str, room: int, write: Write, index: int, total: int, reply: list[object]) -> NoReturn:
     """Raise the error for a write that the append script refused; `index` is its index in the batch, from 0."""
@@ -75,11 +78,13 @@ def _refusal(page: str, room: int, write: Write, reason: str, details: list[obje
             return PageFull(page, room)
         case "key", [str(key), str(holder)]:
             return KeyHeld(subject, key, holder)
-        case "status", [str(status), _]:
+        case "status" | "closed", [str(status), *_]:
             lifecycle = write.lifecycle
             allowed = lifecycle.allowed_from(status) if lifecycle and status in lifecycle.statuses else frozenset[str]()
-            is_leftover = lifecycle is not None and status == lifecycle.leftover
+            advice = _CLOSED if reason == "closed" else None
+            if lifecycle is not None and status == lifecycle.leftover:
+                advice = _LEFTOVER
             if write.op == "s":
-                return InvalidTransition(subject, status, write.status, allowed, is_leftover)
-            return NotChangeable(subject, status, write.verb, allowed, is_leftover)
+                return InvalidTransition(subject, status, write.status, allowed, advice)
+            return NotChangeable(subject, status, write.verb, allowed, advice)
     raise AssertionError(f"the append script answered {reason!r} {details!r}")

@@ -38,7 +38,9 @@ def test_only_open_observations_can_be_claimed(page, observation):
     page.review(observation.id)
     page.release(observation.id, by=page.claim(observation.id).by)
     page.resolve(observation.id)
-    with pytest.raises(NotChangeable, match="is resolved and cannot be claimed"):
+    with pytest.raises(
+        NotChangeable, match="is resolved and cannot be claimed; it is closed: reopen it first, or claim"
+    ):
         page.claim(observation.id)
 
 

@@ -270,6 +270,16 @@ def test_verbs_follow_the_lifecycle_of_the_type(tickets):
     assert tickets.reopen(ticket.id).status == "new"
 
 
+def test_a_closed_observation_cannot_be_claimed(tickets):
+    ticket = tickets.add("ticket", "broken")
+    tickets.update(ticket.id, status="rejected")
+    with pytest.raises(NotChangeable) as refused:
+        tickets.claim(ticket.id)
+    assert str(refused.value) == (
+        f"{ticket.id} is rejected and cannot be claimed; it is closed: reopen it first, or claim an open one"
+    )
+
+
 def test_open_statuses_of_any_name_are_active(tickets):
     ticket = tickets.add("ticket", "broken")
     assert tickets.active() == [ticket]

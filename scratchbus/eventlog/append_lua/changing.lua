@@ -53,6 +53,7 @@ function change(...)
   guards[@CHANGE_STATUS@] = guards[@UPDATE@]
 
   guards[@CLAIM@] = function(head, held, status, fence, argument, subject, id)
+    if head.status_class == 'c' then return {'closed', status} end
     if head.status_class ~= 'o' or has_expired(head) then return {'status', status, head.type} end
     local ttl, holder = match(argument, '^(%d+):(.*)$')
     if held then
