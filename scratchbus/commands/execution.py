@@ -23,7 +23,7 @@ from scratchbus.eventlog.append import append
 from scratchbus.eventlog.causes import reasons
 from scratchbus.eventlog.ids import new_event_id
 from scratchbus.eventlog.writes import Write
-from scratchbus.readmodel.scope import Core
+from scratchbus.readmodel.scope import Core, by_newest_registry
 from scratchbus.settings import Settings
 
 E = TypeVar("E", bound=Event)
@@ -119,7 +119,8 @@ def execute(
     command = kind.parse(arguments)
     occasion = command.on(core, page)
     try:
-        return (yield from _carry_out(core, page, command, occasion, follow_up))
+        attempt = partial(_carry_out, core, page, command, occasion, follow_up)
+        return (yield from by_newest_registry(core, attempt))
     except InvalidInput:
         _, its_type = yield from read_target(core, page, command.id, command.event_id)
         earlier = yield from earlier_change(

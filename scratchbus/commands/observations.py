@@ -19,7 +19,7 @@ from scratchbus.projections import scratch_page
 from scratchbus.readmodel.history import known_events, walk_back
 from scratchbus.readmodel.page_query import query_page
 from scratchbus.readmodel.queries import get, read_head
-from scratchbus.readmodel.scope import Core, refresh_registry, type_of
+from scratchbus.readmodel.scope import Core, newer_registry, type_of
 
 if TYPE_CHECKING:
     from scratchbus.domain.events import AnyEvent
@@ -48,7 +48,7 @@ def read_target(
         if head is None:
             return None, None
         name = head.type
-    return before, core.registry.types.get(name) or (yield from type_or_none(core, name))
+    return before, (yield from type_or_none(core, name))
 
 
 class Lifetime(NamedTuple):
@@ -77,9 +77,9 @@ def last_lifetime(core: Core, before: Observation) -> Step[Lifetime]:
 
 
 def type_or_none(core: Core, name: str) -> Step[ObservationType | None]:
-    """Return a type of the registry, or None if a newer registry has dropped it."""
+    """Return a type of the registry; if it is unknown, that of a newer registry, or None if that has dropped it."""
     try:
-        return (yield from type_of(core, name))
+        return core.registry.types.get(name) or (yield from type_of(core, name))
     except UnknownType:
         return None  # the type was removed: the default lifecycle applies
 
@@ -88,7 +88,7 @@ def check_statuses(core: Core, field: str, statuses: Iterable[object]) -> Step[N
     """Raise InvalidField for a status that no lifecycle of the registry has, after checking for a newer registry."""
     names = set(statuses)
     if not names <= statuses_of(core):
-        yield from refresh_registry(core)
+        yield from newer_registry(core)
     for status in names - statuses_of(core):
         raise no_status(core, field, status)
 
@@ -101,9 +101,7 @@ def no_status(core: Core, field: str, status: object) -> InvalidField:
 
 def statuses_of(core: Core) -> set[str]:
     """Return the statuses of all lifecycles of the registry."""
-    registry = core.registry
-    lifecycles = [*registry.lifecycles.values(), *(kind.lifecycle for kind in registry.types.values())]
-    return {status for lifecycle in lifecycles for status in lifecycle.statuses}
+    return {status for lifecycle in core.registry.all_lifecycles for status in lifecycle.statuses}
 
 
 def lifecycle_of(kind: ObservationType | None, observation: Observation | None = None) -> Lifecycle:

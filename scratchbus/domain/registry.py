@@ -153,6 +153,11 @@ class Registry:
         return found
 
     @cached_property
+    def all_lifecycles(self) -> tuple[Lifecycle, ...]:
+        """The named lifecycles, and those of the types."""
+        return (*self.lifecycles.values(), *(kind.lifecycle for kind in self.types.values()))
+
+    @cached_property
     def digest(self) -> str:
         """The SHA-256 of the text: registries with the same digest were read from the same text."""
         return sha256(self.text.encode()).hexdigest()

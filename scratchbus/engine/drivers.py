@@ -34,8 +34,10 @@ from scratchbus.engine.steps import (
     Request,
     Send,
     Sent,
+    Within,
     Wrote,
 )
+from scratchbus.engine.waits import call_within
 from scratchbus.errors import ArchiveError, BusClosed, EngineError, LogError, ScratchbusError
 from scratchbus.telemetry.counters import counts
 
@@ -83,6 +85,9 @@ class Engine(Pool):
                     reply = self._send_ahead(request.call)
                 elif isinstance(request, Collect):
                     reply = self._collect(request.sent)
+                elif isinstance(request, Within):
+                    run = partial(self.run, request.conversation, is_part=True)
+                    reply = run() if self._topology.only is not None else call_within(request.seconds, run)
                 elif isinstance(request, Pause):
                     time.sleep(request.seconds)
                 else:

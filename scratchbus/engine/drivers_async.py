@@ -13,6 +13,7 @@ import asyncio
 # import time
 # from hiredis import pack_command
 # from scratchbus.engine.connections import NUMBERS, UNREAD, pack
+# from scratchbus.engine.waits import call_within
 # end
 from collections.abc import Callable
 from contextlib import suppress
@@ -36,6 +37,7 @@ from scratchbus.engine.steps import (
     Request,
     Send,
     Sent,
+    Within,
     Wrote,
 )
 from scratchbus.errors import ArchiveError, BusClosed, EngineError, LogError, ScratchbusError
@@ -106,6 +108,15 @@ class AsyncEngine(AsyncPool):
                     reply = await self._send_ahead(request.call)
                 elif isinstance(request, Collect):
                     reply = await self._collect(request.sent)
+                elif isinstance(request, Within):
+                    run = partial(self.run, request.conversation, is_part=True)
+                    # asyncio only:
+                    async with asyncio.timeout(request.seconds):
+                        reply = await run()
+                    # end
+                    # blocking only:
+                    # reply = run() if self._topology.only is not None else call_within(request.seconds, run)
+                    # end
                 elif isinstance(request, Pause):
                     # asyncio only:
                     await asyncio.sleep(request.seconds)

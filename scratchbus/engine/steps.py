@@ -108,6 +108,16 @@ class Fetch(NamedTuple):
     call: Callable[[], Any]
 
 
+class Within(NamedTuple):
+    """Do a conversation of reads in this many seconds; the reply is its result. Raises TimeoutError if it takes longer.
+
+    Then it may still continue for a while, with blocking code.
+    """
+
+    seconds: float
+    conversation: Generator[Any, Any, Any]
+
+
 class Wrote(Struct, frozen=True, gc=False):
     """A write is in the log; if the conversation fails later, its error says so. The reply is None.
 
@@ -135,7 +145,7 @@ class Queued(NamedTuple):
     work: Callable[[Sequence[Any]], Generator[Any, Any, Sequence[Any]]]
 
 
-Request = Call | Send | Collect | Fetch | Pause | Queued | Wrote | Abandoned
+Request = Call | Send | Collect | Fetch | Pause | Queued | Within | Wrote | Abandoned
 Step = Generator[Request, Any, T]
 """A conversation whose result is a T."""
 

@@ -47,6 +47,30 @@ def wait(event: threading.Event, seconds: float | None) -> bool:
     return event.wait(seconds)
 
 
+def call_within(seconds: float, call: Callable[[], T]) -> T:
+    """Return the result of a call made in another thread.
+
+    Raises TimeoutError if it takes longer; the thread then continues, and its result is dropped.
+    """
+    is_done = threading.Event()
+    results: list[T] = []
+    errors: list[Exception] = []
+
+    def make() -> None:
+        try:
+            results.append(call())
+        except Exception as error:
+            errors.append(error)
+        is_done.set()
+
+    threading.Thread(target=make, name="scratchbus call", daemon=True).start()
+    if not is_done.wait(seconds):
+        raise TimeoutError
+    for error in errors:
+        raise error
+    return results[0]
+
+
 def cancel_all(tasks: Iterable[asyncio.Task[Any]]) -> list[asyncio.Task[Any]]:
     """Cancel tasks; return those of the running event loop, whose end can be waited for."""
     found = list(tasks)

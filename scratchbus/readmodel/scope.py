@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import socket
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
+from scratchbus.domain.lifecycle import ARCHIVED
 from scratchbus.domain.page_events import TypesChanged
 from scratchbus.engine.queues import Queues
 from scratchbus.engine.renewal import AsyncKeeper, Keeper
-from scratchbus.engine.steps import Step, ask, ask_all, batches
-from scratchbus.errors import TypeInUse
+from scratchbus.engine.steps import Step, Within, ask, ask_all, batches
+from scratchbus.errors import InvalidInput, InvalidTransition, ScratchbusError, TypeInUse
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.keys import SYSTEM_PAGE
 from scratchbus.eventlog.lag import end_of, in_ms
@@ -42,12 +44,16 @@ TYPES = "types"
 REGISTRY_AGE = 5.0
 """Seconds after which a process checks for a newer published registry."""
 
+_PATIENCE = 1.0  # seconds
+
 
 @dataclass
 class Core:
     """An open bus, without its connections.
 
-    `recalled` has, by page and subject, the last observation that answered a retry, and its last event then.
+    `registry_checked` is when the published registry was last read, `registry_unreachable` when that failed, both in
+    monotonic seconds. `recalled` has, by page and subject, the last observation that answered a retry, and its last
+    event then.
     `pick_hints` has, by what is picked, the hint of the last pick, if there was one; see `Appended`.
     """
 
@@ -60,6 +66,7 @@ class Core:
     queues: Queues = field(default_factory=Queues)
     registry_version: Version = UNPUBLISHED
     registry_checked: float = 0.0
+    registry_unreachable: float = 0.0
     relations_version: Version = UNPUBLISHED
     relations_checked: float = 0.0
     recalled: dict[tuple[str, str], tuple[str, bytes]] = field(default_factory=dict)
@@ -158,6 +165,36 @@ def refresh_registry(core: Core) -> Step[bool]:
         registry = registry_yaml.parse_registry(text, f"types (version {version.number})", is_published=True)
         core.registry, core.registry_version = registry, version
     return text is not None
+
+
+def in_time(core: Core, read: Step[T]) -> Step[T | None]:
+    """Return what a conversation reads of the published registries; None if it fails, or takes more than a second.
+
+    Then nothing more is asked for a few seconds.
+    """
+    if time.monotonic() - core.registry_unreachable < REGISTRY_AGE:
+        return None
+    try:
+        return cast(T, (yield Within(_PATIENCE, read)))
+    except (ScratchbusError, TimeoutError):
+        core.registry_unreachable = time.monotonic()
+        return None
+
+
+def newer_registry(core: Core) -> Step[bool]:
+    """Use the published registry if it is newer and can be read in time; return whether that is so."""
+    return bool((yield from in_time(core, refresh_registry(core))))
+
+
+def by_newest_registry(core: Core, change: Callable[[], Step[T]]) -> Step[T]:
+    """Make a change; if it is refused, make it again should there be a newer registry, which may allow it."""
+    try:
+        return (yield from change())
+    except (InvalidInput, InvalidTransition) as error:
+        is_final = isinstance(error, InvalidTransition) and error.from_status == ARCHIVED  # by any lifecycle
+        if is_final or not (yield from newer_registry(core)):
+            raise
+    return (yield from change())
 
 
 def push_registry(core: Core, registry: Registry, event_id: str | None, expected_version: int | None) -> Step[bool]:

@@ -1,0 +1,138 @@
+"""A change that the types known to a process refuse follows newer ones, if there are any."""
+
+import time
+
+import pytest
+
+from scratchbus import AsyncBus
+from scratchbus.domain.registry_yaml import parse_registry
+from scratchbus.errors import EngineUnreachable, InvalidField, InvalidTransition, TooLarge
+from scratchbus.readmodel import scope
+from tests.cases import case
+from tests.inspection import log_length
+
+OLD = """types:
+  build: {lifecycle: builds, max_content: 10}
+lifecycles:
+  builds:
+    statuses: {running: open, done: closed}
+    initial: [running]
+    transitions: {running: [done, archived], done: [archived]}
+"""
+NEW = """types:
+  build: {lifecycle: builds, max_content: 100}
+lifecycles:
+  builds:
+    statuses: {running: open, paused: open, pending_review: open, done: closed, void: closed}
+    initial: [running]
+    transitions:
+      running: [paused, pending_review, done, void, archived]
+      paused: [running]
+      pending_review: [running]
+      done: [running, archived]
+      void: [archived]
+"""
+CHANGES = {
+    "an unknown status": lambda page, id, done: page.update(id, status="paused").status == "paused",
+    "a verb without a status": lambda page, id, done: page.review(id).status == "pending_review",
+    "a transition": lambda page, id, done: page.update(done, status="running").status == "running",
+    "reopening": lambda page, id, done: page.reopen(done).status == "running",
+    "a retry with an id": lambda page, id, done: page.reopen(done, event_id="r-1") == page.reopen(done, event_id="r-1"),
+    "a limit": lambda page, id, done: page.update(id, content="x" * 20).content == "x" * 20,
+}
+REFUSED = {
+    "an unknown status": (InvalidField, lambda page, id, done: page.update(id, status="paused")),
+    "a verb without a status": (InvalidField, lambda page, id, done: page.review(id)),
+    "a transition": (InvalidTransition, lambda page, id, done: page.update(done, status="running")),
+    "a limit": (TooLarge, lambda page, id, done: page.update(id, content="x" * 20)),
+}
+
+
+def push(bus, text):
+    assert bus.push_types(parse_registry(text, "types.yaml"))
+
+
+@pytest.fixture
+def refreshes(monkeypatch):
+    """A list to which every read of the published registry is appended."""
+    found, refresh = [], scope.refresh_registry
+
+    def counted(core):
+        found.append(core)
+        return refresh(core)
+
+    monkeypatch.setattr(scope, "refresh_registry", counted)
+    return found
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_refused_change_follows_a_newer_lifecycle(connect, change):
+    publisher = connect("publisher")
+    push(publisher, OLD)
+    other = connect("other")
+    done = publisher.page().resolve(publisher.page().add("build", "x").id)
+    push(publisher, NEW)
+    build = publisher.page().add("build", "y")
+    assert change(other.page(), build.id, done.id)
+    assert other.types_version == 2
+
+
+async def test_a_refused_change_of_a_task_follows_a_newer_lifecycle(engine, bus_name):
+    where = {"bus": bus_name, "shards": engine.shards}
+    async with (
+        AsyncBus.connect(engine.url, source="publisher", **where) as publisher,
+        AsyncBus.connect(engine.url, source="other", **where) as other,
+    ):
+        await publisher.push_types(parse_registry(OLD, "types.yaml"))
+        await other.refresh_types()
+        await publisher.push_types(parse_registry(NEW, "types.yaml"))
+        build = await publisher.page().add("build", "y")
+        assert (await other.page().update(build.id, status="paused")).status == "paused"
+
+
+def test_a_refused_change_asks_once_and_keeps_its_error(bus, page, refreshes):
+    push(bus, OLD)
+    build = page.add("build", "x")
+    done = page.resolve(page.add("build", "y").id)
+    length = log_length(bus)
+    for name, (error, change) in REFUSED.items():
+        with case(name):
+            refreshes.clear()
+            with pytest.raises(error):
+                change(page, build.id, done.id)
+            assert len(refreshes) == 1
+    assert log_length(bus) == length
+
+
+def test_an_allowed_change_does_not_ask_for_newer_types(bus, page, refreshes, monkeypatch):
+    push(bus, OLD)
+    builds = [page.add("build", "x") for _ in range(3)]
+    monkeypatch.setattr(scope, "REGISTRY_AGE", 0)
+    page.update(builds[0].id, content="y")
+    page.resolve(builds[0].id)
+    page.clear_resolved([builds[0].id])
+    page.refute(builds[1].id, reason="wrong")
+    page.archive(builds[2].id)
+    with pytest.raises(InvalidTransition, match="from archived it can become: none"):
+        page.archive(builds[2].id)
+    assert refreshes == []
+
+
+def test_a_refused_change_keeps_its_error_when_newer_types_cannot_be_read(bus, page, monkeypatch):
+    push(bus, OLD)
+    build, asked = page.add("build", "x"), []
+
+    def unreachable(core):
+        asked.append(core)
+        yield from ()
+        raise EngineUnreachable("shard 0 is down")
+
+    monkeypatch.setattr(scope, "refresh_registry", unreachable)
+    for _ in range(3):
+        with pytest.raises(InvalidField, match="'paused' is not a status of lifecycle 'builds'"):
+            page.update(build.id, status="paused")
+    assert len(asked) == 1, "it is not asked again at once"
+    bus.core.registry_unreachable = time.monotonic() - scope.REGISTRY_AGE
+    with pytest.raises(InvalidField):
+        page.update(build.id, status="paused")
+    assert len(asked) == 2
