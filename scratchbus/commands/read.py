@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
-from scratchbus.commands.observations import check_statuses, not_found
+from scratchbus.commands.observations import check_statuses, no_status, not_found, statuses_of
 from scratchbus.domain.checks import check_limit, check_some
 from scratchbus.domain.event import Event
 from scratchbus.domain.observation import Observation
@@ -28,7 +28,7 @@ from scratchbus.readmodel.history import history, read_events
 from scratchbus.readmodel.page_query import active
 from scratchbus.readmodel.queries import get, read_head
 from scratchbus.readmodel.query_result import PastState
-from scratchbus.readmodel.scope import Core, type_of
+from scratchbus.readmodel.scope import Core, in_time, type_of
 from scratchbus.readmodel.search import search
 from scratchbus.telemetry.lazy import imported_on_first_use
 
@@ -36,6 +36,7 @@ with imported_on_first_use(__name__):
     import difflib
 
     from scratchbus.domain import events as event_kinds
+    from scratchbus.readmodel import published_statuses
 
 
 def entry_filter_of(
@@ -154,7 +155,7 @@ def list_all(
         yield from _check_type(core, page, wanted.type)
     is_old = wanted.type is not None and wanted.type not in core.registry.types  # its statuses may be gone with it
     if wanted.status is not None and not is_old:
-        yield from check_statuses(core, "status", wanted.status)
+        yield from _check_statuses(core, page, wanted.status)
     if after is None:
         below = None
     elif isinstance(after, Observation | Position):
@@ -207,6 +208,17 @@ def _check_type(core: Core, page: Reads, name: str) -> Step[None]:
     except UnknownType:
         if not (yield from page.search(Filter(type=name), 1, None)):
             raise
+
+
+def _check_statuses(core: Core, page: Reads, statuses: frozenset[str]) -> Step[None]:
+    """Raise InvalidField for a status that no type has or had, nor an observation of the page."""
+    try:
+        yield from check_statuses(core, "status", statuses)
+    except InvalidField:
+        known = (yield from in_time(core, published_statuses.status_classes(core))) or {}
+        for status in statuses - statuses_of(core) - known.keys():
+            if not (yield from page.search(Filter(status=frozenset({status})), 1, None)):
+                raise no_status(core, "status", status) from None
 
 
 def list_displaced(core: Core, page: str, newcomers: object) -> Step[list[Observation]]:

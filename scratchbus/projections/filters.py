@@ -30,7 +30,7 @@ def _tags(value: Any) -> tuple[str, ...]:
 class Filter(Given):
     """The filters of a list. All given ones must match, and every entry of `tags`, `context` and `metadata`.
 
-    `confidence` is the minimum. `waiting` selects reminders that wait for an event.
+    `confidence` is the minimum. `waiting` selects reminders that wait for an event, `is_open` open observations.
     """
 
     type: Annotated[str | None, CheckedBy(partial(check_text, "type"))] = None
@@ -44,6 +44,7 @@ class Filter(Given):
     confidence: Annotated[float | None, CheckedBy(check_confidence)] = None
     since: Annotated[datetime | None, CheckedBy(partial(as_time, "since"))] = None
     waiting: bool = False
+    is_open: bool = False
 
     def indexes(self) -> list[tuple[str, str]]:
         """Return the indexes to intersect: they contain all matches, and others."""
@@ -69,6 +70,7 @@ class Filter(Given):
             and (self.metadata is None or _has_all(observation.metadata, self.metadata))
             and (self.confidence is None or observation.confidence >= self.confidence)
             and (self.since is None or observation.added_ms >= millis(self.since))
+            and (not self.is_open or observation.status_class == "open")
             and (not self.waiting or (observation.status_class == "open" and observation.remind_on is not None))
         )
 

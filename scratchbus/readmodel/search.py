@@ -70,7 +70,7 @@ def search(
             log, page, freshness, *arguments, keys_of=keys_of, local_fold=local_fold, earlier=earlier
         )
         local_fold, found = result.local_fold, decode_stored(result.rows)
-        if walk is None and result.checkpoint.is_paged and not wanted.waiting:
+        if walk is None and result.checkpoint.is_paged and not (wanted.waiting or wanted.is_open):
             walk = yield from _begin_walk(log, page, result.checkpoint, wanted)
             if walk.checkpoint != result.checkpoint:
                 continue  # an observation may have been paged in or out between the two

@@ -20,7 +20,8 @@ from scratchbus.projections.scratch_page import as_observation
 from scratchbus.projections.stored_observation import StoredObservation
 from scratchbus.readmodel import snapshots
 from scratchbus.readmodel.history import histories_of
-from scratchbus.readmodel.scope import Core
+from scratchbus.readmodel.published_statuses import status_classes
+from scratchbus.readmodel.scope import Core, in_time
 from scratchbus.timetravel.cut import Cut
 from scratchbus.timetravel.fold_page import Documents, FoldedPage, OpenSnapshotCollector, apply, fold_events
 
@@ -47,14 +48,14 @@ class LazyPage(FoldedPage):
 
     def search(self, criteria: Filter, limit: int | None, below_seq: int | None) -> Step[list[Observation]]:
         """See `Reads`."""
-        if criteria.status and all(self._is_open(status) for status in criteria.status):
+        if criteria.is_open or (criteria.status and (yield from self._are_open(criteria.status))):
             return matching(self.in_memory, criteria, limit, below_seq)
         return (yield from (yield from self._folded()).search(criteria, limit, below_seq))
 
-    def _is_open(self, status: str) -> bool:
-        """Return whether a status with this name is open in every lifecycle that has it."""
-        lives = [kind.lifecycle.statuses for kind in self.core.registry.types.values()]
-        return {life[status] for life in lives if status in life} == {"open"}
+    def _are_open(self, statuses: Iterable[str]) -> Step[bool]:
+        """Return whether these statuses are open, and always were: then no closed observation has had one of them."""
+        classes = (yield from in_time(self.core, status_classes(self.core))) or {}
+        return all(classes.get(status) == {"open"} for status in statuses)
 
     def _folded(self) -> Step[Reads]:
         if self.folded is None:

@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-from functools import lru_cache
-
-from scratchbus.domain.page_events import TypesChanged
 from scratchbus.domain.position import Position
-from scratchbus.domain.registry import Registry
-from scratchbus.domain.registry_yaml import parse_registry
 from scratchbus.domain.time_checks import as_when
 from scratchbus.engine.steps import Step, batches, side_by_side
-from scratchbus.errors import ArchiveError, PositionLost
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, read_checkpoint
 from scratchbus.eventlog.cursor import cursors
-from scratchbus.eventlog.keys import SYSTEM_PAGE
 from scratchbus.eventlog.positions import count_many_positions
 from scratchbus.eventlog.raw_entries import entry_fields, entry_position, text_of
 from scratchbus.eventlog.reader import read
 from scratchbus.projections.filters import Filter
-from scratchbus.readmodel.history import history
 from scratchbus.readmodel.queries import page_names
-from scratchbus.readmodel.scope import TYPES, Core
+from scratchbus.readmodel.scope import Core
 from scratchbus.readmodel.status import PageStatus
 from scratchbus.timetravel.cut import Cut, When, cut_at
 from scratchbus.timetravel.past import read_past
@@ -37,20 +28,19 @@ def pages_as_of(core: Core, when: When) -> Step[list[PageStatus]]:
     observations. Raises the errors of `cut_at`.
     """
     when = as_when(when)  # the same moment for all pages, also if it is "10m ago"
-    open_filter = Filter(status=(yield from _open_statuses(core)))
     found: list[PageStatus] = []
     for shard in range(core.log.shards):
         keys = core.log.keys(shard)
         while True:
             checkpoint = yield from read_checkpoint(keys)
-            of_shard = yield from _pages_of_shard(core, when, checkpoint, open_filter)
+            of_shard = yield from _pages_of_shard(core, when, checkpoint)
             if (yield from read_checkpoint(keys)).build == checkpoint.build:
                 break  # else a rebuild may have removed the history indexes
         found += of_shard
     return sorted(found, key=lambda each: (-each.open, each.page))
 
 
-def _pages_of_shard(core: Core, when: When, checkpoint: Checkpoint, open_filter: Filter) -> Step[list[PageStatus]]:
+def _pages_of_shard(core: Core, when: When, checkpoint: Checkpoint) -> Step[list[PageStatus]]:
     found: list[PageStatus] = []
     shard = checkpoint.position.shard
     keys = core.log.keys(shard)
@@ -64,36 +54,15 @@ def _pages_of_shard(core: Core, when: When, checkpoint: Checkpoint, open_filter:
         counted = yield from count_many_positions(shard, wanted)
         with_events |= {page for page, (count, _) in zip(batch, counted, strict=True) if count}
     for batch in (names[:1], *batches(names[1:], _READ_AT_ONCE)):  # the first one may have to fold for all
-        sizes = yield from side_by_side([_size_of(core, page, cut, open_filter) for page in batch])
+        sizes = yield from side_by_side([_size_of(core, page, cut) for page in batch])
         found += [each for each in sizes if each.open or each.page in with_events]
     return found
 
 
-def _size_of(core: Core, page: str, cut: Cut, open_filter: Filter) -> Step[PageStatus]:
+def _size_of(core: Core, page: str, cut: Cut) -> Step[PageStatus]:
     reads = yield from read_past(core, page, cut, None)
-    rows = yield from reads.search(open_filter, None, None)
-    rows = [each for each in rows if each.status_class == "open"]
+    rows = yield from reads.search(Filter(is_open=True), None, None)
     return PageStatus(page=page, open=len(rows), claimed=sum(each.claim is not None for each in rows))
-
-
-def _open_statuses(core: Core) -> Step[frozenset[str]]:
-    """Return the statuses that are open in the registry in use, or were in one that was published before it."""
-    found = _open_in(core.registry)
-    with suppress(PositionLost, ArchiveError):  # then without those of registries that cannot be read
-        for event in (yield from history(core.log, SYSTEM_PAGE, TYPES)):
-            if isinstance(event, TypesChanged):
-                found |= _open_in_text(event.text)
-    return found
-
-
-@lru_cache(maxsize=256)
-def _open_in_text(text: str) -> frozenset[str]:
-    return _open_in(parse_registry(text, TYPES, is_published=True))
-
-
-def _open_in(registry: Registry) -> frozenset[str]:
-    lives = [kind.lifecycle.statuses for kind in registry.types.values()]
-    return frozenset(each for life in lives for each in life if life[each] == "open")
 
 
 def _pages_between(log: Log, start: Position, end: Position) -> Step[set[str]]:

@@ -135,7 +135,8 @@ class ViewReads:
             registry.get(wanted.type)
         if wanted.status is not None and not is_old:
             for status in wanted.status - statuses_of(self._core):
-                raise no_status(self._core, "status", status)
+                if not matching(page, Filter(status=frozenset({status})), 1, None):
+                    raise no_status(self._core, "status", status)
 
     def _below(self, page: PageInMemory, after: Observation | Position | str | None) -> int | None:
         if after is None:

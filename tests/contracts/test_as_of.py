@@ -9,8 +9,10 @@ import pytest
 
 from scratchbus import AsyncBus, BusPosition, NewObservation, Position
 from scratchbus.domain.position import START
+from scratchbus.domain.registry_yaml import parse_registry
 from scratchbus.errors import (
     Conflict,
+    EngineUnreachable,
     InvalidField,
     InvalidInput,
     InvalidPosition,
@@ -22,9 +24,10 @@ from scratchbus.errors import (
 )
 from scratchbus.eventlog.cursor import cursors
 from scratchbus.eventlog.keys import PageKeys
-from scratchbus.readmodel import snapshots
+from scratchbus.readmodel import published_statuses, snapshots
 from scratchbus.readmodel.projector import run_projector
 from scratchbus.timetravel.fold_page import OpenSnapshotCollector, fold_events
+from scratchbus.timetravel.lazy_page import LazyPage
 from tests.engines import ONE
 from tests.faults.interposing import interposed
 from tests.inspection import archive, keys_of, project, raw_append, send
@@ -428,6 +431,59 @@ def test_observation_reopened_after_a_snapshot_is_open(bus, page):
         assert past.get(one.id) == opened
         assert contents(closed.active()) == ["other"]
         assert closed.get(one.id).status == "resolved"
+
+
+OLD_TICKETS = """types:
+  ticket:
+    lifecycle:
+      statuses: {todo: open, done: closed, doing: open}
+      initial: [todo, doing]
+      transitions: {todo: [done], doing: [done], done: [todo, archived]}
+"""
+
+
+NEW_TICKETS = """types:
+  ticket:
+    lifecycle:
+      statuses: {todo: open, done: open, doing: closed}
+      initial: [todo]
+      transitions: {todo: [doing], done: [doing], doing: [archived]}
+"""
+
+
+@pytest.mark.parametrize("is_readable", [True, False])
+def test_a_past_status_that_was_closed_then_is_listed_although_it_is_open_now(bus, page, monkeypatch, is_readable):
+    bus.push_types(parse_registry(OLD_TICKETS, "types.yaml"))
+    done, todo = (page.add("ticket", word) for word in ("done", "todo"))
+    page.update(done.id, status="done")
+    with only("from what was open"):
+        page.as_of(bus.position())
+        page.update(todo.id, content="changed")
+        page.update(todo.id, status="done")
+        before = bus.position()
+        bus.push_types(parse_registry(NEW_TICKETS, "types.yaml"))
+        if not is_readable:
+            monkeypatch.setattr(published_statuses, "history", unreadable)
+        past = page.as_of(before)
+        assert isinstance(past._past.reads, LazyPage)
+        assert contents(past.list(status="done")) == ["changed", "done"]
+        assert past.list(status="doing") == []
+
+
+def unreadable(*_):
+    yield from ()
+    raise EngineUnreachable("shard 0 is down")
+
+
+def test_open_past_observations_are_listed_without_folding_the_page(bus, page, monkeypatch):
+    bus.push_types(parse_registry(OLD_TICKETS, "types.yaml"))
+    page.resolve(page.add("ticket", "done").id)
+    page.add("ticket", "todo")
+    with only("from what was open"):
+        page.as_of(bus.position())
+        past = page.as_of(page.add("ticket", "doing", status="doing").position)
+        monkeypatch.setattr(past._past.reads, "fold", None)
+        assert contents(past.list(status=["todo", "doing"])) == ["doing", "todo"]
 
 
 @pytest.mark.damages_the_log

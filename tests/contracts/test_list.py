@@ -9,6 +9,7 @@ from secrets import token_hex
 import pytest
 
 from scratchbus import NewObservation, Observation, Page
+from scratchbus.domain.registry_yaml import parse_registry
 from scratchbus.errors import InvalidField, InvalidId, InvalidPosition, NotFound, UnknownField, UnknownType
 from tests.cases import case
 from tests.engines import ONE, Engine
@@ -250,6 +251,39 @@ def test_observations_of_a_removed_type_are_listed(connect, reading, tmp_path):
     assert page.list(type="ticket", after=done) == []
     with pytest.raises(UnknownType):
         reading(bus.page("other")).list(type="ticket")
+
+
+TICKETS = """types:
+  observation: {}
+  ticket:
+    lifecycle:
+      statuses: {todo: open, done: closed, void: closed}
+      initial: [todo]
+      transitions: {todo: [done, void], done: [archived], void: [archived]}
+"""
+
+
+def test_earlier_statuses_are_listed(connect, reading, way):
+    bus = connect()
+    bus.push_types(parse_registry(TICKETS, "types.yaml"))
+    done = bus.page().update(bus.page().add("ticket", "x").id, status="done")
+    bus.push_types(parse_registry("types: {observation: {}, ticket: {}}\n", "types.yaml"))
+    for each in (bus, connect("late")):
+        page = reading(each.page())
+        assert page.list(status="done") == page.list(status=["active", "done"], type="ticket") == [done]
+        assert page.list(status="done", type="observation") == []
+        with pytest.raises(InvalidField, match="status: 'gone' is not a status of any type; use one of: active, arch"):
+            page.list(status=["done", "gone"])
+        if way != "view":  # which only knows the current types
+            assert page.list(status="void") == reading(each.page("other")).list(status="done") == []
+
+
+def test_statuses_that_only_an_observation_has_are_listed(connect, reading, tmp_path):
+    file = tmp_path / "types.yaml"
+    file.write_text(TICKETS)
+    page = connect("other", observation_types=file).page()
+    done = page.update(page.add("ticket", "x").id, status="done")
+    assert reading(connect().page()).list(status="done") == [done]
 
 
 @pytest.mark.engines(*ONE)
