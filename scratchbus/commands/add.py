@@ -41,7 +41,7 @@ from scratchbus.eventlog.writes import Draft, Ids, Op, Write, Written
 from scratchbus.projections import scratch_page
 from scratchbus.readmodel import scope
 from scratchbus.readmodel.queries import get
-from scratchbus.readmodel.scope import Core, refresh_registry, type_of
+from scratchbus.readmodel.scope import Core, check_registry, type_of
 from scratchbus.settings import Settings
 from scratchbus.telemetry import tracing
 
@@ -92,7 +92,7 @@ def add_all(core: Core, page: str, items: Sequence[dict[str, Any]], event_id: st
     bound = core.log.id_bounds.get(core.log.page(page).keys.shard)
     first = event_id or (next(event_ids.words) + bound if bound else (yield from bounded_event_id(core.log, page)))
     if time.monotonic() - core.registry_checked > scope.REGISTRY_AGE:
-        yield from refresh_registry(core)
+        yield from check_registry(core)
     settings, now, types = core.settings, datetime.now(UTC), core.registry.types
     cause_fields = untraced_reasons() if tracing.active is None else reasons()
     writes: list[Write] = []

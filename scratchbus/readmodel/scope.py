@@ -15,7 +15,7 @@ from scratchbus.domain.page_events import TypesChanged
 from scratchbus.engine.queues import Queues
 from scratchbus.engine.renewal import AsyncKeeper, Keeper
 from scratchbus.engine.steps import Step, Within, ask, ask_all, batches
-from scratchbus.errors import InvalidInput, InvalidTransition, ScratchbusError, TypeInUse
+from scratchbus.errors import EngineError, InvalidInput, InvalidTransition, LogError, TypeInUse
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.keys import SYSTEM_PAGE
 from scratchbus.eventlog.lag import end_of, in_ms
@@ -150,11 +150,19 @@ def type_of(core: Core, name: str) -> Step[ObservationType]:
 
     Checks for a newer registry every few seconds, and at once if the type is unknown.
     """
-    kind = core.registry.types.get(name)
-    if kind is None or time.monotonic() - core.registry_checked > REGISTRY_AGE:
+    if name not in core.registry.types:
         yield from refresh_registry(core)
-        kind = core.registry.get(name)
-    return kind
+    elif time.monotonic() - core.registry_checked > REGISTRY_AGE:
+        yield from check_registry(core)
+    return core.registry.get(name)
+
+
+def check_registry(core: Core) -> Step[None]:
+    """Use the published registry if it is newer; if shard 0, which has it, cannot be reached, keep the known one.
+
+    With a single shard this raises EngineError instead, as everything else would.
+    """
+    yield from refresh_registry(core) if core.log.shards == 1 else newer_registry(core)
 
 
 def refresh_registry(core: Core) -> Step[bool]:
@@ -167,8 +175,8 @@ def refresh_registry(core: Core) -> Step[bool]:
     return text is not None
 
 
-def in_time(core: Core, read: Step[T]) -> Step[T | None]:
-    """Return what a conversation reads of the published registries; None if it fails, or takes more than a second.
+def read_if_reachable(core: Core, read: Step[T]) -> Step[T | None]:
+    """Return what a conversation reads of the published registries; None if that fails, or takes more than a second.
 
     Then nothing more is asked for a few seconds.
     """
@@ -176,14 +184,14 @@ def in_time(core: Core, read: Step[T]) -> Step[T | None]:
         return None
     try:
         return cast(T, (yield Within(_PATIENCE, read)))
-    except (ScratchbusError, TimeoutError):
+    except (EngineError, LogError, TimeoutError):
         core.registry_unreachable = time.monotonic()
         return None
 
 
 def newer_registry(core: Core) -> Step[bool]:
     """Use the published registry if it is newer and can be read in time; return whether that is so."""
-    return bool((yield from in_time(core, refresh_registry(core))))
+    return bool((yield from read_if_reachable(core, refresh_registry(core))))
 
 
 def by_newest_registry(core: Core, change: Callable[[], Step[T]]) -> Step[T]:

@@ -10,6 +10,7 @@ import pytest
 
 from scratchbus import AsyncBus, Bus
 from scratchbus.errors import InvalidField, InvalidTransition
+from scratchbus.readmodel import scope
 from tests.faults.clusters import Cluster
 from tests.faults.servers import Server
 from tests.waiting import eventually
@@ -21,7 +22,7 @@ Outage = Callable[[Server], AbstractContextManager[None]]
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with Cluster(2, has_replicas=False, **{"cluster-require-full-coverage": "no"}) as cluster:
+    with Cluster(3, has_replicas=False, **{"cluster-require-full-coverage": "no"}) as cluster:
         yield cluster
 
 
@@ -94,4 +95,33 @@ async def test_changes_of_a_task_are_allowed_and_refused_at_once(
             with pytest.raises(InvalidTransition, match="from active it can become: archived, pending_review"):
                 await page.update(other.id, status="active")
             await page.clear_resolved([one.id])
+            assert time.monotonic() - started_at < 8
+
+
+def test_known_types_are_added_to_a_healthy_shard(
+    cluster: Cluster, bus_name: str, outage: Outage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Bus.connect(cluster.url, bus=bus_name, source="tester", shards=16) as bus:
+        down, name = healthy_page(cluster, bus)
+        page = bus.page(name)
+        monkeypatch.setattr(scope, "REGISTRY_AGE", 0)  # each addition looks for newer types
+        with outage(down):
+            started_at = time.monotonic()
+            added = page.add("observation", "one")
+            assert page.claim_next(types=["observation"], ttl="1m").id == added.id
+            assert time.monotonic() - started_at < 8
+
+
+async def test_known_types_are_added_to_a_healthy_shard_by_a_task(
+    cluster: Cluster, bus_name: str, outage: Outage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Bus.connect(cluster.url, bus=bus_name, source="tester", shards=16) as blocking:
+        down, name = healthy_page(cluster, blocking)
+    async with AsyncBus.connect(cluster.url, bus=bus_name, source="tester", shards=16) as bus:
+        page = bus.page(name)
+        monkeypatch.setattr(scope, "REGISTRY_AGE", 0)
+        with outage(down):
+            started_at = time.monotonic()
+            added = await page.add("observation", "one")
+            assert (await page.claim_next(types=["observation"], ttl="1m")).id == added.id
             assert time.monotonic() - started_at < 8
