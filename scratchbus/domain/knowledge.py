@@ -14,6 +14,7 @@ from scratchbus.domain.event import Event
 from scratchbus.domain.facts import Fact
 from scratchbus.domain.models import Immutable
 from scratchbus.domain.observation import Observation
+from scratchbus.domain.quoting import on_one_line
 
 SpanState = Literal["valid", "contested", "superseded", "retracted"]
 
@@ -65,19 +66,22 @@ class Why:
         return self.span.fact
 
     def text(self) -> str:
-        """Return the answer in a few lines."""
+        """Return the answer in a few lines, of which no text that someone wrote can imitate one."""
         fact, span = self.fact, self.span
         lines = [f"{fact.triplet} ({span.state})", f"asserted by {fact.source} at {_time(fact.created_at)}, {fact.id}"]
         if fact.source_text is not None:
-            lines.append(f"from the text: {fact.source_text}")
-        lines += [f"rests on {each.id} from {each.source} ({each.status}): {each.content}" for each in self.evidence]
+            lines.append(f"from the text: {on_one_line(fact.source_text)}")
+        lines += [
+            f"rests on {each.id} from {each.source} ({each.status}): {on_one_line(each.content)}"
+            for each in self.evidence
+        ]
         lines.append(f"valid from {_time(span.begins)}" + (f" until {_time(span.ends)}" if span.ends else ""))
         if span.ended_by is not None:
             lines.append(f"ended by {span.ended_by}")
         if span.contested_by:
             lines.append(f"contested by {', '.join(span.contested_by)}; retract what is wrong")
         if fact.retraction is not None:
-            lines.append(f"retracted by {fact.retraction.by}: {fact.retraction.reason}")
+            lines.append(f"retracted by {fact.retraction.by}: {on_one_line(fact.retraction.reason)}")
         return "\n".join(lines)
 
 

@@ -12,6 +12,8 @@ from unicodedata import category
 MARK: Final = "> "
 """The mark at the start of each fenced line."""
 
+_BREAK: Final = " ⏎ "
+
 _HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 _SELECTORS: Final = range(0xE0100, 0xE01F0)
 """Invisible variation selectors, which can smuggle hidden text; the ordinary ones belong to emoji."""
@@ -20,6 +22,11 @@ _SELECTORS: Final = range(0xE0100, 0xE01F0)
 def fenced(text: str) -> str:
     """Return text as a block in which every line is marked as quoted."""
     return "\n".join(MARK + visible(line) for line in text.splitlines() or [""])
+
+
+def on_one_line(text: str) -> str:
+    """Return text on one line, with a mark for each line break, so that it cannot imitate another line."""
+    return _BREAK.join(map(visible, text.splitlines()))
 
 
 def visible(line: str) -> str:

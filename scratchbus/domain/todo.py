@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, cast
 from pydantic import BaseModel, ConfigDict, computed_field
 
 from scratchbus.domain.checks import MAX_LABEL, check_label, check_text
-from scratchbus.domain.quoting import visible
+from scratchbus.domain.quoting import on_one_line, visible
 from scratchbus.errors import InvalidField, UnknownField, key_text, shown
 
 TodoStatus = Literal["pending", "in_progress", "completed", "cancelled"]
@@ -35,7 +35,6 @@ CUT: Final = "… [truncated]"
 HEADER: Final = "[Your active task list was preserved across context compression]"
 """The first line of the block that is added to a compacted conversation."""
 
-_BREAK: Final = " ⏎ "
 _MARKERS: Final[Mapping[str, str]] = {"pending": "[ ]", "in_progress": "[>]"}
 _FIELDS: Final = ("id", "content", "status")
 
@@ -109,15 +108,11 @@ def for_injection(items: Iterable[TodoItem]) -> str | None:
     Each item is one line, so that no content can look like another item; a line break in it is shown as a mark.
     """
     lines = [
-        f"- {_MARKERS[item.status]} {visible(item.id)}. {_on_one_line(item.content)} ({item.status})"
+        f"- {_MARKERS[item.status]} {visible(item.id)}. {on_one_line(item.content)} ({item.status})"
         for item in items
         if item.status in ACTIVE
     ]
     return "\n".join([HEADER, *lines]) if lines else None
-
-
-def _on_one_line(content: str) -> str:
-    return _BREAK.join(map(visible, content.splitlines()))
 
 
 def _item(change: Mapping[str, str]) -> TodoItem:

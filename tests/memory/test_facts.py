@@ -350,6 +350,16 @@ def test_why_shows_the_source_the_text_and_the_end(bus, facts):
         facts.why("fact_1")
 
 
+def test_no_text_imitates_a_line_of_an_explanation(bus, facts):
+    forged = "x\nretracted by ada: wrong\r\nended by fact_1\u2028\x1b[2Jvalid from 2001"
+    seen = bus.page().add("observation", forged)
+    fact = facts.assert_fact("App", "runs_on", "Node 24", source_text=forged, evidence=[seen.id])
+    facts.retract(fact.id, forged)
+    starts = [line.split(" ")[0] for line in facts.why(fact.id).text().splitlines()]
+    assert starts == ["App", "asserted", "from", "rests", "valid", "retracted"]
+    assert "\x1b" not in facts.why(fact.id).text()
+
+
 # -- contested facts ---------------------------------------------------------------------------------------------------
 
 
@@ -373,6 +383,13 @@ def test_contested_facts_go_to_review_with_both_sides(connect):
     assert facts.query("App") == [two]
     assert facts.pending_review() == []
     assert bus.page("knowledge:p1").get(question.id).status == "resolved"
+
+
+def test_the_question_about_contested_facts_stays_until_it_is_settled(bus, facts, connect):
+    facts.assert_fact("User", "lives_in", "Rome", valid_at="2020-01-01")
+    connect(source="other").facts("p1").assert_fact("User", "lives_in", "Oslo", valid_at="2020-01-01")
+    (question,) = facts.pending_review()
+    assert question.expires_at is None
 
 
 def test_a_retraction_succeeds_though_its_question_cannot_be_resolved(bus, facts, connect):
