@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, NotRequired, TypeVar, cast, get_origin
 from pydantic import Field, WithJsonSchema
 from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
 
-from scratchbus import Claim, Event, Observation, StatusChanged, document_of
+from scratchbus import Claim, Event, Observation, StatusChanged, document_of, events
 
 SHORT: Final = 500
 """The characters of content shown in a list; `get_observation` shows all of it."""
@@ -151,6 +151,8 @@ class Happened(TypedDict):
     type: NotRequired[str]
     content: NotRequired[Annotated[str, Field(description="The current content, possibly cut.")]]
     status: NotRequired[Annotated[str, Field(description="The new status, when `kind` is status_changed.")]]
+    reason: NotRequired[Annotated[str, Field(description="How it got this status, and why if that was said.")]]
+    action: NotRequired[Annotated[str, Field(description="What was done because of it, when `kind` is linked.")]]
 
 
 class News(TypedDict):
@@ -251,6 +253,9 @@ def happened(event: Event, observation: Observation | None) -> Happened:
         answer["content"] = content if len(content) <= GLIMPSE else f"{content[: GLIMPSE - 1]}…"
     if isinstance(event, StatusChanged):
         answer["status"] = event.status
+        answer["reason"] = event.reason_code if event.reason is None else f"{event.reason_code}: {event.reason}"
+    elif isinstance(event, events.Linked):
+        answer["action"] = event.action
     return answer
 
 

@@ -33,6 +33,12 @@ class FactAnswer(TypedDict):
     invalid_at: NotRequired[Moment]
 
 
+class AssertedFact(FactAnswer):
+    """A fact; `valid_at` and `invalid_at` bound the time it holds, if given."""
+
+    contested: NotRequired[Annotated[str, Field(description="Another source says otherwise, so none is true yet.")]]
+
+
 _LISTED: Final = {
     "type": "array",
     "items": {"type": "object", "description": "`assert_fact` describes the fields."},
@@ -46,6 +52,7 @@ class FoundFacts(TypedDict):
     """The facts true at that time, newest first."""
 
     facts: Listed
+    contested: NotRequired[Annotated[list[str], Field(description="What sources disagree on: none of it is true yet.")]]
 
 
 class NearEntity(TypedDict):
@@ -87,13 +94,15 @@ class FactsTools(ToolGroup):
         source_text: Annotated[str | None, Field(description="The words it is based on.")] = None,
         evidence: Annotated[list[str] | None, Field(description="Ids of observations.")] = None,
         event_id: EventId = None,
-    ) -> FactAnswer:
+    ) -> AssertedFact:
         """Save a lasting fact that outlives the session; a new value of a one-valued relation ends the old one."""
         fact = await self._facts.assert_fact(
             subject, relation, object, valid_at=valid_at, source_text=source_text, evidence=evidence or (),
             event_id=event_id,
         )  # fmt: skip
-        return answer_of(FactAnswer, fact)
+        questions = [] if valid_at is None else await self._facts.pending_review()  # without it there is no contest
+        contested = [each.content for each in questions if fact.id in each.context["facts"]]
+        return answer_of(AssertedFact, fact, contested=contested[0] if contested else None)
 
     @tool("Retract a fact", SETS)
     async def retract_fact(self, id: str, reason: str, event_id: EventId = None) -> FactAnswer:
@@ -111,7 +120,13 @@ class FactsTools(ToolGroup):
     ) -> FoundFacts:
         """Find true facts by any of their parts."""
         found = await self._facts.query(subject, relation, object, at=at, limit=limit)
-        return {"facts": _answers(found)}
+        answer: FoundFacts = {"facts": _answers(found)}
+        names = [name.casefold() for name in (subject, object) if name is not None]
+        questions = [each.content for each in await self._facts.pending_review()]
+        contested = [each for each in questions if all(name in each.casefold() for name in names)]
+        if contested:
+            answer["contested"] = contested[:limit]
+        return answer
 
     @tool("Find connections", READS)
     async def find_connections(

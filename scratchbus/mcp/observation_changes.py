@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from pydantic import Field
 
-from scratchbus.errors import EngineError, InvalidField, LogBlocked, LogError, ScratchbusError
+from scratchbus.errors import Claimed, Conflict, EngineError, InvalidField, LogBlocked, LogError, ScratchbusError
 from scratchbus.mcp.answers import ClearedIds, HeldClaim, NextClaim, ObservationAnswer, brief, held, whole
 from scratchbus.mcp.observation_fields import (
     Again,
@@ -121,7 +121,14 @@ class ObservationChanges(ToolGroup):
         event_id: EventId = None,
     ) -> HeldClaim:
         """Claim an observation, so that nobody else acts on it."""
-        return held(id, await self._page.claim(id, ttl=ttl, fence=fence, event_id=event_id))
+        try:
+            return held(id, await self._page.claim(id, ttl=ttl, fence=fence, event_id=event_id))
+        except Claimed:
+            seen = None if self._workspace.is_shared else (await self._workspace.look()).get(id)
+            claim = seen and seen.claim
+            if claim is None or claim.owner != self._workspace.bus.owner:
+                raise
+            raise Conflict(f"you already hold {id}: its fence is {claim.fence}; pass it to hold it longer") from None
 
     @tool("Claim the next observation", ADDS)
     async def claim_next(

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import Field
 from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
 
 import scratchbus
-from scratchbus.errors import InvalidField, shown
+from scratchbus.errors import InvalidField, NotFound, shown
 from scratchbus.mcp.answers import answer_of
 from scratchbus.mcp.tool_parameters import EventId
 from scratchbus.mcp.toolbox import REPLACES, ToolGroup, tool
 
 Key = Annotated[str, Field(description="A few words, like `quotes in JS`.")]
 Scope = Annotated[str | None, Field(description="One of your scopes; default: the last.")]
+
+MAX_KEYS: Final = 50
+"""The most keys that an error lists."""
 
 
 class Preferred(TypedDict):
@@ -47,7 +50,11 @@ class PreferenceTools(ToolGroup):
     async def forget_preference(self, key: Key, scope: Scope = None, event_id: EventId = None) -> Preferred:
         """Forget a preference that no longer holds."""
         scope, preferences = self._scope_preferences(scope)
-        return answer_of(Preferred, await preferences.forget(key, event_id=event_id), scope=scope)
+        try:
+            return answer_of(Preferred, await preferences.forget(key, event_id=event_id), scope=scope)
+        except NotFound:
+            keys = ", ".join([each.key for each in await preferences.list()][:MAX_KEYS]) or "none"
+            raise NotFound(f"scope {scope!r} has no preference {shown(key)}; its preferences: {keys}") from None
 
     def _scope_preferences(self, scope: str | None) -> tuple[str, scratchbus.AsyncPreferences]:
         """Return the scope, by default the last one of the identity, and its preferences. Raises InvalidField."""

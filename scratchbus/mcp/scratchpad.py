@@ -48,8 +48,8 @@ class ScratchpadTools(ToolGroup):
             "text": text,
             "revision": revision,
         }
-        if identity.session is not None:
-            answer["session"] = identity.session
+        if (session := self._workspace.known_session) is not None:
+            answer["session"] = session
         return answer
 
     @tool("Rewrite the scratchpad", REPLACES)

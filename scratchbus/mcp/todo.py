@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, cast, get_args
+from typing import Annotated, Any, Final, NotRequired, cast, get_args
 
 from pydantic import Field, WithJsonSchema
 from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
@@ -43,6 +43,7 @@ class TodoAnswer(TypedDict):
     todos: list[ItemAnswer]
     revision: int
     summary: dict[str, int]
+    dropped: NotRequired[Annotated[list[str], Field(description="Ids of the items that did not fit into the list.")]]
 
 
 class TodoTools(ToolGroup):
@@ -67,12 +68,15 @@ class TodoTools(ToolGroup):
     ) -> TodoAnswer:
         """Write the todo list, or read it without arguments."""
         if todos is None:
-            todo_list = await self._todo.read()
-        else:
-            _check_statuses(todos)
-            with replacing("todo list", "todo without arguments", revision, overwrite=overwrite or merge) as base:
-                todo_list = await self._todo.write(todos, merge, revision=base, event_id=event_id)
-        return cast(TodoAnswer, todo_list.model_dump(mode="json"))
+            return cast(TodoAnswer, (await self._todo.read()).model_dump(mode="json"))
+        _check_statuses(todos)
+        with replacing("todo list", "todo without arguments", revision, overwrite=overwrite or merge) as base:
+            todo_list = await self._todo.write(todos, merge, revision=base, event_id=event_id)
+        answer = cast(TodoAnswer, todo_list.model_dump(mode="json"))
+        kept = {item.id for item in todo_list.todos}
+        if dropped := [id for id in dict.fromkeys(str(item["id"]).strip() for item in todos) if id not in kept]:
+            answer["dropped"] = dropped
+        return answer
 
 
 def _check_statuses(todos: list[Any]) -> None:

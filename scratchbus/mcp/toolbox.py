@@ -272,6 +272,8 @@ def _describe_problems(problem: ValidationError) -> str:
             path, message = path[:-1], 'input should be whole seconds, or a text such as "2h"'
         elif each["type"] in ("dict_type", "model_type"):
             message = "input should be an object"
+        elif each["type"].startswith(("datetime_", "timezone_")):
+            message = "input should be a time with its zone, such as 2026-01-31T09:00:00Z"
         value = "" if each["type"] == "missing" else f"{shown(each['input'])}: "
         lines.append(f"{'.'.join(map(str, path))}: {value}{message}")
     return "; ".join(dict.fromkeys(lines))

@@ -18,6 +18,23 @@ async def test_facts_are_asserted_queried_explained_and_retracted(connect: Conne
         assert [each["object"] for each in (await agent.do("query_facts"))["facts"]] == ["Node 20"]
 
 
+async def test_contested_facts_are_shown_to_those_who_assert_or_query_them(connect: Connect, page_name: str):
+    since = {"subject": "App", "relation": "runs_on", "valid_at": "2026-01-01"}
+    async with connect(page=page_name) as agent, connect(page=page_name, agent="critic") as critic:
+        first = await agent.do("assert_fact", **since, object="Node 20")
+        second = await critic.do("assert_fact", **since, object="Node 24")
+        question = (
+            f"App -> runs_on: which is true from 2026-01-01? analyst says Node 20 ({first['id']}); critic says Node 24"
+            f" ({second['id']}). Retract what is wrong."
+        )
+        assert ("contested" in first, second["contested"]) == (False, question)
+        assert await agent.do("query_facts", subject="app") == {"facts": [], "contested": [question]}
+        assert await agent.do("query_facts", subject="Shop") == {"facts": []}
+        await critic.do("retract_fact", id=first["id"], reason="misread")
+        found = await agent.do("query_facts", subject="App")
+        assert ([each["id"] for each in found["facts"]], "contested" in found) == ([second["id"]], False)
+
+
 async def test_find_connections_finds_paths_and_neighbours(connect: Connect, page_name: str):
     async with connect(page=page_name) as agent:
         await agent.do("assert_fact", subject="Ann", relation="works on", object="Heron")

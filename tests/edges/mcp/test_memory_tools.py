@@ -43,6 +43,18 @@ async def test_the_todo_list_is_read_and_written_with_one_tool(connect: Connect)
     assert merged["summary"]["completed"] == 1
 
 
+async def test_todo_items_that_do_not_fit_are_named(connect: Connect):
+    async with connect(session="s1") as agent:
+        full = await agent.do("todo", todos=[{"id": number, "content": "x"} for number in range(258)])
+        assert (len(full["todos"]), full["dropped"]) == (256, ["256", "257"])
+        merged = await agent.do(
+            "todo", todos=[{"id": "0", "status": "completed"}, {"id": " new ", "content": "y"}], merge=True
+        )
+        assert (merged["dropped"], merged["summary"]["completed"]) == (["new"], 1)
+        assert "dropped" not in await agent.do("todo", todos=[{"id": "1", "status": "completed"}], merge=True)
+        assert "dropped" not in await agent.do("todo")
+
+
 TEXTS: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
     "write_notepad": ("notepad", "read_notepad", {"content": "one"}, {"content": "two"}),
     "update_scratchpad": ("scratchpad", "whoami", {"content": "one"}, {"content": "two"}),
@@ -253,6 +265,9 @@ async def test_preferences_are_remembered_shown_and_forgotten(connect: Connect):
         assert (await agent.do("forget_preference", key="QUOTES in JS"))["text"] == "always double"
         assert "single" in (await agent.do("get_context"))["text"]
         assert "no preference" in await agent.fail("forget_preference", key="never there")
+        await agent.do("remember_preference", key="reports", text="in German")
+        await agent.do("remember_preference", key="tabs", text="never")
+        assert (await agent.fail("forget_preference", key="never there")).endswith("its preferences: reports, tabs")
         error = await agent.fail("remember_preference", key="a", text="b", scope="eve")
         assert error == "scope: 'eve' is not one of your scopes; use one of: ada, ada/shop"
 

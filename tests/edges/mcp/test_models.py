@@ -169,6 +169,9 @@ async def test_a_reminder_needs_a_time_or_an_event(connect: Connect):
     async with connect() as agent:
         assert "remind_at: is missing" in await agent.fail("add_observation", **REMINDED)
         assert "remind_at: is missing" in await agent.fail("add_observations", observations=[REMINDED])
+        for when in ("tomorrow 9:00", "2100-01-01T00:00:00", 5e30, True):
+            error = await agent.fail("add_observation", **REMINDED, remind_at=when)
+            assert error.endswith(": input should be a time with its zone, such as 2026-01-31T09:00:00Z")
         await agent.do("add_observation", **REMINDED, remind_at="2100-01-01T00:00:00Z")
         await agent.do("add_observation", **REMINDED, remind_on={"type": "risk_alert"})
 
@@ -238,12 +241,31 @@ async def test_history_traces_past_pages_and_refutations_are_available(connect: 
     assert gone["status"] == "archived"
 
 
+async def test_history_says_why_a_status_changed_and_which_action_was_linked(connect: Connect):
+    async with connect() as agent:
+        seen = await agent.do("add_observation", type="observation", content="smoke")
+        start = (await agent.do("changes_since"))["next_cursor"]
+        await agent.do("resolve_observation", id=seen["id"], action="ticket-7", reason="put out")
+        await agent.do("update_observation", id=seen["id"], status="active")
+        await agent.do("refute_observation", id=seen["id"], reason="it was steam")
+        events = (await agent.do("history", id=seen["id"]))["events"]
+        changes = (await agent.do("changes_since", cursor=start))["changes"]
+    assert [each.get("action") for each in events] == [None, "ticket-7", None, None, None]
+    assert [each.get("reason") for each in events] == [
+        None, None, "resolved: put out", "reopened", "refuted: it was steam"
+    ]  # fmt: skip
+    assert [(each.get("action"), each.get("reason")) for each in changes] == [
+        (each.get("action"), each.get("reason")) for each in events[1:]
+    ]
+
+
 async def test_a_spawned_session_is_entered_and_ended(connect: Connect):
     async with connect(session="s1") as agent, connect("other", session="s2") as other:
         await agent.do("write_notepad", content="the plan")
         child = (await agent.do("fork_session"))["session"]
         await agent.do("add_note", content="of the parent")
         assert await agent.do("enter_session", session=child) == {"session": child}
+        assert (await agent.do("whoami"))["session"] == child
         assert (await agent.do("read_notepad"))["content"] == "the plan"
         assert (await agent.do("search_notes"))["notes"] == []
         reported = await agent.do("report_result", result="all is well")

@@ -541,6 +541,15 @@ async def test_an_agents_own_claim_shows_its_fence(connect: Connect):
         assert (await analyst.do("get_observation", id=id))["observation"]["your_fence"] == fence
 
 
+async def test_a_second_claim_of_the_holder_is_told_the_fence(connect: Connect):
+    async with connect("analyst") as analyst:
+        id = (await analyst.do("add_observation", type="observation", content="x"))["id"]
+        claim = await analyst.do("claim_observation", id=id)
+        error = await analyst.fail("claim_observation", id=id)
+        assert error == f"you already hold {id}: its fence is 1; pass it to hold it longer"
+        assert (await analyst.do("claim_observation", id=id, fence=1, ttl=600))["until"] > claim["until"]
+
+
 async def test_a_huge_number_of_times_is_refused(connect: Connect):
     huge = {"type": "observation", "content": "x", "dedupe_key": "k", "times": 6 * 10**4299}
     async with connect() as agent:
