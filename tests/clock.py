@@ -22,6 +22,7 @@ from scratchbus.engine.steps import Call, Step, ask
 from scratchbus.scheduling import expiry
 from scratchbus.subscriptions import consumer, subscription, window
 from scratchbus.views import live_page
+from scratchbus.work import job_state
 
 _KEY = "tests:clock"
 _OWN = "call('TIME')"
@@ -87,6 +88,7 @@ def renew_a_minute_at_each_check(monkeypatch: pytest.MonkeyPatch) -> None:
     ahead = ProcessClock()
     ahead.advance("30s")
     monkeypatch.setattr(renewal, "time", ahead)
+    monkeypatch.setattr(job_state, "pause_for", lambda seconds: 0.1)
 
 
 def _write(ms: int) -> Step[None]:

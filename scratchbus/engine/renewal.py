@@ -1,4 +1,4 @@
-"""Renewal of leases and claims in the background, by one thread or task per bus.
+"""Renewal of leases and claims in the background, by one thread or task per shard of a bus.
 
 Each lease or claim says when it is due and how to renew it, and notices itself when it was lost.
 """
@@ -44,6 +44,11 @@ class Renewable(Protocol):
     max_pause: float
 
     @property
+    def shard(self) -> int:
+        """The shard that it is renewed on."""
+        ...
+
+    @property
     def check_seconds(self) -> float:
         """The most seconds until the next check whether it is due."""
         ...
@@ -87,7 +92,34 @@ class FailedRenewals:
 
 
 class Keeper:
-    """Renews the leases and claims of a Bus, in a thread that runs while there are any."""
+    """Renews the leases and claims of a Bus, with a thread per shard: a server that hangs delays those of no other."""
+
+    def __init__(self, run: Callable[[Step[None]], Any]) -> None:
+        self._run = run
+        self._threads: dict[int, _KeeperThread] = {}
+        self._is_closed = False
+
+    def add(self, renewable: Renewable) -> None:
+        """Renew this from now on, unless the bus is closed."""
+        shard = renewable.shard
+        thread = self._threads.get(shard) or self._threads.setdefault(shard, _KeeperThread(self._run))
+        if not self._is_closed:  # since `close` may have missed a new thread
+            thread.add(renewable)
+
+    def remove(self, renewable: Renewable) -> None:
+        """Stop renewing this."""
+        if renewable.shard in self._threads:
+            self._threads[renewable.shard].remove(renewable)
+
+    def close(self) -> None:
+        """Stop renewing anything."""
+        self._is_closed = True
+        for thread in list(self._threads.values()):
+            thread.close()
+
+
+class _KeeperThread:
+    """Renews the leases and claims of a shard, in a thread that runs while there are any."""
 
     def __init__(self, run: Callable[[Step[None]], Any]) -> None:
         self._run = run
@@ -156,7 +188,34 @@ class Keeper:
 
 
 class AsyncKeeper:
-    """Renews the leases and claims of an AsyncBus, in a task that runs while there are any."""
+    """Renews the leases and claims of an AsyncBus, with a task per shard: see `Keeper`."""
+
+    def __init__(self, run: Callable[[Step[None]], Awaitable[Any]]) -> None:
+        self._run = run
+        self._tasks: dict[int, _KeeperTask] = {}
+        self._is_closed = False
+
+    def add(self, renewable: Renewable) -> None:
+        """Renew this from now on, unless the bus is closed."""
+        if not self._is_closed:
+            shard = renewable.shard
+            task = self._tasks[shard] = self._tasks.get(shard) or _KeeperTask(self._run)
+            task.add(renewable)
+
+    def remove(self, renewable: Renewable) -> None:
+        """Stop renewing this."""
+        if renewable.shard in self._tasks:
+            self._tasks[renewable.shard].remove(renewable)
+
+    async def close(self) -> None:
+        """Stop renewing anything."""
+        self._is_closed = True
+        if own := cancel_all([running for task in self._tasks.values() for running in task.stop()]):
+            await asyncio.wait(own)  # this raises only the caller's own cancellation
+
+
+class _KeeperTask:
+    """Renews the leases and claims of a shard, in a task that runs while there are any."""
 
     def __init__(self, run: Callable[[Step[None]], Awaitable[Any]]) -> None:
         self._run = run
@@ -165,12 +224,9 @@ class AsyncKeeper:
         self._task: asyncio.Task[None] | None = None
         self._woken = asyncio.Event()
         self._pause = 0.0
-        self._is_closed = False
 
     def add(self, renewable: Renewable) -> None:
-        """Renew this from now on, unless the bus is closed."""
-        if self._is_closed:
-            return
+        """Renew this from now on."""
         if self._task is not None and self._task.get_loop() is not asyncio.get_running_loop():
             cancel_all([self._task])
             self._renewables, self._failures, self._task = [], FailedRenewals(), None  # their holders have ended
@@ -187,12 +243,10 @@ class AsyncKeeper:
             self._renewables.remove(renewable)
         self._failures.remove(renewable)
 
-    async def close(self) -> None:
-        """Stop renewing anything."""
-        self._is_closed = True
+    def stop(self) -> list[asyncio.Task[None]]:
+        """Stop renewing anything; return the task to cancel, if there is one."""
         self._renewables.clear()
-        if self._task is not None and (own := cancel_all([self._task])):
-            await asyncio.wait(own)  # this raises only the caller's own cancellation
+        return [] if self._task is None else [self._task]
 
     async def _renew_due(self) -> None:
         while self._renewables:

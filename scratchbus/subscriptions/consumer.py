@@ -69,7 +69,7 @@ class Consumer:
         self._terms = terms
         self._delay = delay_ms(terms.retry_delay, "retry_delay") / 1000
         self._handler_timeout = duration_seconds(terms.handler_timeout, "handler_timeout")
-        self._lease_ms, self.max_pause = round(lease * 1000), pause_for(lease)
+        self._lease_ms, self.max_pause, self.shard = round(lease * 1000), pause_for(lease), 0
         self._make, self._owner, self._wake, self._feed = make, owner, wake, feed
         self._process = core.process
         self._token = token_hex(8)
@@ -156,7 +156,7 @@ class Consumer:
             self._is_declared = True
 
     def _lease(self) -> SubscriptionLease:
-        return SubscriptionLease(self._core.log.keys(0), self.name, self._token, self._process, self._lease_ms)
+        return SubscriptionLease(self._core.log.keys(self.shard), self.name, self._token, self._process, self._lease_ms)
 
     def _try_lease(self) -> Step[float]:
         terms, log = self._terms, self._core.log

@@ -74,6 +74,7 @@ class LivePage:
 
     def __init__(self, core: Core, page: str, feed: Feed, spawn: Callable[[Step[None]], object]) -> None:
         self.page = page
+        self.shard = feed.shard
         self.lock = threading.Lock()
         self.ended: ScratchbusError | None = None
         self._core = core

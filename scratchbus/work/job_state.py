@@ -84,6 +84,7 @@ class JobState:
         self.claim: Claim = picked.claim
         self.attempt = picked.observation.attempts
         self.page = page
+        self.shard = core.log.shard(page)
         self._core = core
         self._ttl_ms = duration_ms(ttl) or 0
         self.max_pause = self.check_seconds = pause_for(self._ttl_ms / 1000)

@@ -148,6 +148,7 @@ def test_subscribing_on_a_closed_bus_leaves_no_keeper_thread(connect):
 def test_keeper_survives_a_failing_lease(connect):
     class Lease:
         max_pause = check_seconds = 0.1
+        shard = 0
 
         def __init__(self, fault: Exception | None) -> None:
             self.fault, self.times = fault, 0

@@ -92,7 +92,7 @@ def consuming(deliveries):
 def vanish(bus):
     """Simulate a hung process, which no longer renews its leases."""
     bus.keeper.close()
-    eventually(lambda: not bus.keeper._is_running)  # else a renewal under way lasts while the clock stands
+    eventually(lambda: not bus.keeper._threads[0]._is_running)  # else a renewal under way lasts while the clock stands
 
 
 def cut_off(bus, added):
@@ -493,7 +493,7 @@ def test_a_failed_enter_leaves_nothing_behind(bus):
     with pytest.raises(InvalidPosition), bus.subscribe("router", after="nonsense"):
         pass
     assert bus.converse(read_subscriptions(bus.core)) == []
-    assert bus.keeper._renewables == []
+    assert [thread._renewables for thread in bus.keeper._threads.values()] == [[]]
 
 
 def test_a_consumer_whose_lease_has_ended_does_not_undo_a_reset(bus, connect, page, clock, process_clock):

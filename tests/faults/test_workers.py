@@ -16,12 +16,15 @@ import pytest
 
 from scratchbus import Bus, NewObservation
 from scratchbus.domain.events import Claimed
+from scratchbus.engine.steps import Call
+from tests.clock import renew_a_minute_at_each_check
 from tests.faults.checker import check
+from tests.faults.interposing import Send, interposed
 from tests.faults.job_workers import work_on_jobs
 from tests.faults.processes import Crew, kill
 from tests.faults.servers import Server
 from tests.inspection import project
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.real
 
@@ -117,6 +120,37 @@ def test_a_restarted_instance_gets_its_killed_workers_job_again(
     crew.close()
     project(bus)
     assert check(bus) == []
+
+
+def test_a_server_that_hangs_delays_no_renewals_of_jobs_on_other_shards(
+    shared_server: Server, bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    renew_a_minute_at_each_check(monkeypatch)
+    page_of = {bus.core.log.shard(name): name for name in map(str, range(20))}
+    sick, sound = page_of.values()
+    may_answer = threading.Event()
+
+    def around(call: Call, send: Send) -> list[Any]:
+        assert call.shard != bus.core.log.shard(sick) or may_answer.wait(PATIENCE)
+        return send()
+
+    with (
+        Bus.connect(shared_server.url, bus=bus.core.log.bus) as other,
+        bus.work("one", pages=[sick], ttl="1m") as first,
+        bus.work("two", pages=[sound], ttl="1m") as second,
+    ):
+        for page in page_of.values():
+            bus.page(page).add("observation", "x")
+        jobs = next(first), next(second)
+
+        def renewals() -> int:
+            return len(list(other.events(pages=[sound], kinds=["claimed"])))
+
+        with interposed(bus, around):
+            before = renewals()
+            eventually(lambda: renewals() > before + 1)
+            may_answer.set()
+        assert not any(job.is_lost for job in jobs)
 
 
 @pytest.mark.slow

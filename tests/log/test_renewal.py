@@ -18,7 +18,7 @@ from tests.waiting import PATIENCE, eventually
 class Slow:
     """A renewal that takes until `may_end` to be cancelled."""
 
-    max_pause, check_seconds = renewal.MAX_PAUSE, 0.1
+    shard, max_pause, check_seconds = 0, renewal.MAX_PAUSE, 0.1
 
     def __init__(self) -> None:
         self.has_begun, self.is_ending, self.may_end = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -54,7 +54,7 @@ async def test_closing_a_keeper_can_be_cancelled() -> None:
 class Renewed:
     """A renewal that is always due; it notes that it was done."""
 
-    max_pause, check_seconds = renewal.MAX_PAUSE, 0.1
+    shard, max_pause, check_seconds = 0, renewal.MAX_PAUSE, 0.1
 
     def __init__(self) -> None:
         self.was_kept = asyncio.Event()
@@ -87,7 +87,7 @@ class Refused:
     """A renewal that the engine always refuses; it notes when, by a clock that only its checks advance."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, max_pause: float = renewal.MAX_PAUSE) -> None:
-        self.max_pause, self.check_seconds = max_pause, 0.001
+        self.shard, self.max_pause, self.check_seconds = 0, max_pause, 0.001
         self.times, self.is_over, self._now = list[float](), threading.Event(), 0.0
         monkeypatch.setattr(renewal, "time", self)
         monkeypatch.setattr(renewal, "CHECK_SECONDS", 0.001)
@@ -142,7 +142,7 @@ def test_a_failing_renewal_of_a_short_lease_is_tried_again_before_it_ends(monkey
 class Rare:
     """A renewal that is rarely checked; it counts the checks."""
 
-    max_pause, check_seconds = renewal.MAX_PAUSE, 60.0
+    shard, max_pause, check_seconds = 0, renewal.MAX_PAUSE, 60.0
 
     def __init__(self) -> None:
         self.checks = 0
@@ -164,7 +164,7 @@ class Quick(Rare):
 def test_a_keeper_sleeps_until_its_next_check() -> None:
     keeper, rare, quick = Keeper(lambda _: None), Rare(), Quick()
     keeper.add(rare)
-    eventually(lambda: rare.checks and keeper._pause == rare.check_seconds)
+    eventually(lambda: rare.checks and keeper._threads[0]._pause == rare.check_seconds)
     assert rare.checks == 1
     keeper.add(quick)
     eventually(lambda: quick.checks > 2)
@@ -174,8 +174,48 @@ def test_a_keeper_sleeps_until_its_next_check() -> None:
 async def test_an_async_keeper_sleeps_until_its_next_check() -> None:
     keeper, rare, quick = AsyncKeeper(lambda _: asyncio.sleep(0)), Rare(), Quick()
     keeper.add(rare)
-    await asyncio.to_thread(eventually, lambda: keeper._pause == rare.check_seconds)
+    await asyncio.to_thread(eventually, lambda: keeper._tasks[0]._pause == rare.check_seconds)
     assert rare.checks == 1
     keeper.add(quick)
     await asyncio.to_thread(eventually, lambda: quick.checks > 2)
+    await keeper.close()
+
+
+class Hung:
+    """A renewal that ends when the other has been renewed twice; both are always due."""
+
+    max_pause, check_seconds = renewal.MAX_PAUSE, 0.001
+
+    def __init__(self, shard: int, other: Hung | None = None) -> None:
+        self.shard, self.times, self._other = shard, 0, other
+
+    def is_due(self, now: float) -> bool:
+        return True
+
+    def keep(self) -> Any:
+        return self
+
+    def renew(self) -> None:
+        if self._other is not None:
+            eventually(lambda: self._other.times > 1)
+        self.times += 1
+
+
+def test_a_renewal_that_hangs_delays_those_of_no_other_shard() -> None:
+    keeper = Keeper(lambda step: step.renew())  # type: ignore[attr-defined]
+    sound = Hung(1)
+    hung = Hung(0, other=sound)
+    keeper.add(hung)
+    keeper.add(sound)
+    eventually(lambda: hung.times)
+    keeper.close()
+
+
+async def test_an_async_renewal_that_hangs_delays_those_of_no_other_shard() -> None:
+    keeper = AsyncKeeper(lambda step: asyncio.to_thread(step.renew))  # type: ignore[attr-defined]
+    sound = Hung(1)
+    hung = Hung(0, other=sound)
+    keeper.add(hung)
+    keeper.add(sound)
+    await asyncio.to_thread(eventually, lambda: hung.times)
     await keeper.close()

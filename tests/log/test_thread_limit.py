@@ -60,7 +60,7 @@ def test_queued_jobs_are_done_by_the_caller_before_them(monkeypatch):
 def test_the_keeper_renews_what_is_added_later(monkeypatch):
     class Lease:
         is_renewed = False
-        max_pause, check_seconds = MAX_PAUSE, 0.1
+        shard, max_pause, check_seconds = 0, MAX_PAUSE, 0.1
 
         def is_due(self, now: float) -> bool:
             return True
