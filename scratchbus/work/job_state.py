@@ -185,23 +185,26 @@ class JobState:
             after = yield from execute(self._core, self.page, kind, arguments, follow_up)
             if after.version >= self.observation.version:  # a retry returns an older version
                 self.observation = after
+            claim = self.observation.claim
+            self._is_over = claim is None or claim.fence != self.fence
         except (StaleFence, NotClaimed):
             self._is_lost = True
             raise
         finally:
             self._is_writing = False
-        claim = self.observation.claim
-        self._is_over = claim is None or claim.fence != self.fence
         return self.observation
 
     # -- for the keeper ------------------------------------------------------------------------------------------------
 
     def is_due(self, now: float) -> bool:
-        """Return whether to renew the claim; renewal ends once the handler has taken too long."""
+        """Return whether to renew the claim; renewal ends once the handler has taken too long.
+
+        During a write, which may end the claim, it waits until half of the claim is over, and not for the end of the
+        write: that may take seconds, and a handler may do nothing but write.
+        """
         return (
             self.is_out
-            and not self._is_writing
-            and now - self._renewed_at > self._ttl_ms / 3000
+            and now - self._renewed_at > self._ttl_ms / (2000 if self._is_writing else 3000)
             and now - self._started_at < self._terms.handler_timeout
             and now >= self._not_before
         )

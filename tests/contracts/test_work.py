@@ -640,9 +640,9 @@ def test_a_claim_is_renewed_while_its_handler_runs(bus, page, monkeypatch):
     assert page.get(one.id).fence == 1
 
 
-def test_the_keeper_renews_after_a_third_of_the_ttl_and_never_during_a_write(bus, page):
+def test_the_keeper_renews_after_a_third_of_the_ttl_and_during_a_write_after_half_of_it(bus, page):
     page.add("observation", "x")
-    with bus.work("executors", ttl="10m") as jobs:
+    with bus.work("executors", ttl="10m", handler_timeout="1h") as jobs:
         job = next(jobs)
         now = monotonic()
         assert not job.is_due(now + 100)
@@ -650,6 +650,7 @@ def test_the_keeper_renews_after_a_third_of_the_ttl_and_never_during_a_write(bus
         writing = job.command_steps(LinkAction, None, action="goal")
         next(writing)  # sent, and not yet answered
         assert not job.is_due(now + 250)
+        assert job.is_due(now + 350)
         writing.close()
         assert job.is_due(now + 250)
 

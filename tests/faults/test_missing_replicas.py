@@ -15,6 +15,7 @@ import pytest
 from scratchbus import Bus
 from scratchbus.engine.steps import Call
 from scratchbus.errors import NotReplicated
+from tests.clock import renew_a_minute_at_each_check
 from tests.faults.interposing import Around, Send, interposed
 from tests.faults.operations import SUBJECT, are_of_kinds
 from tests.faults.servers import Server
@@ -223,6 +224,31 @@ def test_a_renewal_of_a_claim_waits_for_no_replicas(bus: Bus, direct: Bus) -> No
         eventually(lasts_longer)
         assert "WAIT" not in [command[0] for call in sent for command in call.commands]
         assert job.claim == direct.page().get(job.id).claim
+
+
+def test_a_claim_is_renewed_while_a_write_of_its_handler_waits_for_replicas(
+    bus: Bus, direct: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    renew_a_minute_at_each_check(monkeypatch)
+    direct.page().add("observation", "x")
+    waits = count(1)
+
+    def claims() -> int:
+        return len(list(direct.events(kinds=["claimed"])))
+
+    def around(call: Call, send: Send) -> list[Any]:
+        *replies, last = send()
+        if call.commands[-1][0] != "WAIT":
+            return [*replies, last]
+        if next(waits) == 2:  # that of the link
+            before = claims()
+            eventually(lambda: claims() > before)
+        return [*replies, 1]
+
+    with interposed(bus, around), bus.work("repairs", ttl="1m") as jobs:
+        job = next(jobs)
+        job.link("ticket-1")
+        assert not job.is_lost
 
 
 def test_an_unconfirmed_erasure_waits_again_when_it_is_called_again(bus: Bus, direct: Bus) -> None:
