@@ -123,6 +123,11 @@ class Picked(NamedTuple):
     lacks_replicas: bool = False
 
 
+def work_replica_ms(core: Core, ttl: Duration) -> int:
+    """Return for how many milliseconds a pick for work waits for replicas: three quarters of its claim at most."""
+    return min(core.log.replica_ms, _ttl_ms(ttl) * 3 // 4)
+
+
 def pick(
     core: Core,
     page: str,
@@ -146,7 +151,7 @@ def pick(
         yield from type_of(core, name)
     takes_over = core.settings.instance is not None and work is not None
     left = (yield from first_end(core.log, core.log.shard(page))) if takes_over else START.stream_id
-    replica_ms = None if work is None else min(core.log.replica_ms, ttl_ms * 3 // 4)
+    replica_ms = None if work is None else work_replica_ms(core, ttl)
     hints, hint_key = core.pick_hints, (page, *wanted, left)
     next_due, below, hint = 0, "", hints.get(hint_key, "")
     while True:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from math import inf
 
-from scratchbus.commands.claim import Picked, PickFilter, pick, put_back
+from scratchbus.commands.claim import Picked, PickFilter, pick, put_back, work_replica_ms
 from scratchbus.domain.checks import check_label, check_some
 from scratchbus.domain.registry import HIGHEST_PRIORITY
 from scratchbus.domain.values import Duration, check_page
@@ -189,7 +189,10 @@ class Agenda:
 
     def _put_back(self, page: str, picked: Picked) -> Step[None]:
         if not self._unconfirmed:
-            reason = "too few replicas confirm claims; check that they are up"
+            wait_ms = work_replica_ms(self._core, self._ttl)
+            reason = f"too few replicas confirm a claim within {wait_ms / 1000:g} s; check that they are up"
+            if wait_ms < self._core.log.replica_ms:
+                reason += ", or use a longer ttl: a claim waits for three quarters of it"
             logger.warning("waiting for replicas", work=self.name, reason=reason)
         self._unconfirmed.append(self._core.log.shard(page))
         self._postpone_check()

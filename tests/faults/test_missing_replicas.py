@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 
 from scratchbus import Bus
+from scratchbus.commands.claim import Picked
 from scratchbus.engine.steps import Call
 from scratchbus.errors import NotReplicated
+from scratchbus.work import agenda
 from tests.clock import renew_a_minute_at_each_check
 from tests.faults.interposing import Around, Send, interposed
 from tests.faults.operations import SUBJECT, are_of_kinds
@@ -146,6 +148,58 @@ def test_another_worker_gets_the_job_for_which_replicas_are_missing(bus: Bus, di
         assert waiting.result() == []
     assert job is not None
     assert job.attempt == 1
+
+
+class StoppedClock:
+    """A monotonic clock that stands still unless a test advances it."""
+
+    now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+def test_a_worker_pauses_for_twice_the_wait_for_replicas_before_each_check(
+    bus: Bus, direct: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, waits, are_there = StoppedClock(), list[int](), False
+    monkeypatch.setattr(agenda, "time", clock)
+    direct.page().add("observation", "x")
+
+    def around(call: Call, send: Send) -> list[Any]:
+        *replies, last = send()
+        if call.commands[-1][0] != "WAIT":
+            return [*replies, last]
+        waits.append(call.commands[-1][2])
+        return [*replies, int(are_there)]
+
+    with interposed(bus, around), bus.work("repairs") as jobs:
+        search = jobs._agenda
+        assert bus.converse(search.seek()) == 0.0
+        assert len(waits) == 1, "the claim is put back, without another wait"
+        assert bus.converse(search.seek()) == pytest.approx(0.02)
+        clock.now = 0.019
+        assert bus.converse(search.seek()) == pytest.approx(0.001)
+        assert len(waits) == 1
+        clock.now = 0.02
+        assert bus.converse(search.seek()) == pytest.approx(0.02)
+        assert len(waits) == 2
+        are_there, clock.now = True, 0.041
+        assert isinstance(bus.converse(search.seek()), Picked)
+
+
+def test_a_worker_whose_ttl_is_too_short_for_its_replicas_says_so(
+    bus: Bus, direct: Bus, capsys: pytest.CaptureFixture[str]
+) -> None:
+    direct.page().add("observation", "x")
+    with bus.work("repairs") as jobs:
+        bus.converse(jobs._agenda.seek())
+    assert "confirm a claim within 0.01 s; check that they are up'" in capsys.readouterr().err
+    bus.core.log.replica_ms = 60_000
+    with bus.work("repairs", ttl="20ms") as jobs:
+        bus.converse(jobs._agenda.seek())
+    reason = "within 0.015 s; check that they are up, or use a longer ttl: a claim waits for three quarters of it"
+    assert reason in capsys.readouterr().err
 
 
 def test_a_pick_waits_for_replicas_for_three_quarters_of_its_ttl_at_most(bus: Bus, direct: Bus) -> None:
