@@ -99,9 +99,9 @@ class LogFile:
         self._last = self._before(position)
 
     def whole_lines(self) -> Iterator[Line]:
-        """Yield the lines after the position that have a line end."""
+        """Yield the lines after the position that have a line end; none of a file that was overwritten meanwhile."""
         rest = b""
-        while block := os.pread(self._descriptor, _BLOCK, self.position.offset + len(rest)):
+        while block := self._following(rest, _BLOCK):
             *complete, rest = (rest + block).split(b"\n")
             for body in complete:
                 yield from self._take(body + b"\n")
@@ -111,12 +111,21 @@ class LogFile:
 
     def unfinished_line(self) -> Iterator[Line]:
         """Yield what follows the last line end, once; the position stays before it, since it may still grow."""
-        raw = os.pread(self._descriptor, MAX_LINE, self.position.offset)
+        raw = self._following(b"", MAX_LINE)
         if raw:
             line, length = self._line(raw)
             if length != self.position.unfinished:
                 yield line
             self.position = replace(self.position, identity=line.identity, unfinished=length)
+
+    def _following(self, rest: bytes, size: int) -> bytes:
+        """Return what follows `rest`, the bytes after the position; nothing if those before have changed.
+
+        One system call reads both: the file may be truncated and written again at any time.
+        """
+        before = (self._last + rest)[-_TAIL:]
+        data = os.pread(self._descriptor, len(before) + size, self.position.offset + len(rest) - len(before))
+        return data.removeprefix(before) if data.startswith(before) else b""
 
     def _take(self, raw: bytes) -> Iterator[Line]:
         """Move past the line and yield it, unless it was already yielded without its line end."""

@@ -3,7 +3,7 @@
 Between two looks, and between two runs, the file at the path may have changed in these ways:
 
 - **grown**: the bytes before the position are still those that were read; reading continues;
-- **truncated** (copytruncate): the same inode, other bytes; the file is read from its start;
+- **truncated** (copytruncate): the same inode, other bytes; the file is read from its start, with a warning;
 - **rotated** (renamed, and a new file created): once the new file has bytes, the old one is read to its end, then the
   new one from its start. After a restart the old file is found by its inode in the same directory; behind a symbolic
   link that is the directory of its target. After several rotations the files in between follow in their order, if they
@@ -84,7 +84,7 @@ class Tailer:
         if self._file is None:
             self._file = self._resume()
         elif not self._file.has(self._file.position):
-            self._file.move_to(self._file.position.followed_by(self._file.inode))
+            self._start_again(self._file, self._file.position)
         return self._file
 
     def _resume(self) -> LogFile:
@@ -98,9 +98,12 @@ class Tailer:
             moved = replace(position, inode=file.inode)
             file.move_to(moved.at_start() if self._from_start else moved)
         else:
-            logger.warning("the log was replaced or truncated; some lines may be missing", log=str(self._path))
-            file.move_to(position.followed_by(file.inode))
+            self._start_again(file, position)
         return file
+
+    def _start_again(self, file: LogFile, position: FilePosition) -> None:
+        logger.warning("the log was replaced or truncated; some lines may be missing", log=str(self._path))
+        file.move_to(position.followed_by(file.inode))
 
     def _target(self) -> Path:
         """Return the path of the log itself, which a symbolic link may name: the target is what rotates."""

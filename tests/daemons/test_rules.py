@@ -160,10 +160,13 @@ HEAD = "Dec 10 07:13:56 host sshd[24227]: "
         (f"{HEAD}Failed password for root from 2001:db8::7 port 42393 ssh2", "2001:db8::7", 1),
         ("2026-01-02T03:04:05.6+00:00 host sshd-session[9]: Failed password for a from 192.0.2.7 port 1 ssh2",
          "192.0.2.7", 1),
+        ("2026-11-29T01:02:03.123456+00:00 host sshd[1]: Failed password for root from 192.0.2.7 port 1 ssh2",
+         "192.0.2.7", 1),
         (f"{HEAD}Failed password for invalid user x from 198.51.100.1 port 2 ssh2 from 192.0.2.7 port 1 ssh2",
          "192.0.2.7", 1),
     ],
-    ids=["plain", "odd user", "repeated", "IPv6", "newer sshd", "a user name that looks like the end of the line"],
+    ids=["plain", "odd user", "repeated", "IPv6", "newer sshd", "newer time",
+         "a user name that looks like the end of the line"],
 )  # fmt: skip
 def test_the_shipped_rules_find_failed_passwords(line, address, times):
     (rule,) = read_rules(shipped("logwatch.yaml"))

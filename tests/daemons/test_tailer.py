@@ -139,6 +139,32 @@ def test_a_truncated_and_regrown_file_is_read_from_its_start(log):
     assert texts(Tailer(log, first.position)) == ["another, and much longer", "than before"]
 
 
+@pytest.mark.parametrize("after", ["three\n", "another, and much longer\nthan before\n"])
+def test_a_truncation_between_two_looks_is_noticed_and_logged(log, after):
+    append(log, "one\ntwo\n")
+    tailer = Tailer(log)
+    texts(tailer)
+    os.truncate(log, 0)
+    append(log, after)
+    with capture_logs() as logs:
+        assert texts(tailer) == after.splitlines()
+        assert texts(tailer) == []
+    assert [entry["log"] for entry in logs if "may be missing" in entry["event"]] == [str(log)]
+
+
+@pytest.mark.parametrize("final", [False, True])
+def test_a_truncation_during_a_look_is_noticed(log, monkeypatch, final):
+    monkeypatch.setattr(log_file, "_BLOCK", 4)
+    append(log, "one\ntwo\n")
+    tailer = Tailer(log)
+    lines = tailer.lines(final)
+    assert next(lines).text == "one"
+    os.truncate(log, 0)
+    append(log, "three\nfour\nfive\nsix")
+    assert list(lines) == []
+    assert texts(tailer) == ["three", "four", "five"]
+
+
 def test_a_hole_left_by_truncation_is_skipped(log):
     log.write_bytes(b"\0" * 100 + b"one\n")
     assert texts(Tailer(log)) == ["one"]
