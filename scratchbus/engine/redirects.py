@@ -120,7 +120,8 @@ def deliver(
 
     After an attempt that already failed, `first_failure` is its error and `first_address` its server. When the
     connection breaks, a read is sent again, and a write raises Interrupted. Reads and writes that a server refused
-    because it does not have the shard are sent again, since they did not happen.
+    because it does not have the shard are sent again, since they did not happen. A read that waits on the log and times
+    out has waited for long: it is sent again only as long as a failover may take.
     """
     ask_address: Address | None = None
     deadline = 0.0
@@ -147,7 +148,8 @@ def deliver(
         deadline = deadline or time.monotonic() + topology.retry_seconds
         if not is_transient:
             raise translate(failure, where, has_answered=topology.has_answered)
-        if attempt >= READ_TRIES - 1 and time.monotonic() > deadline:
+        is_last = attempt >= READ_TRIES - 1 or (isinstance(failure, redis_errors.TimeoutError) and _waits_on_log(call))
+        if is_last and time.monotonic() >= deadline:
             if isinstance(failure, redis_errors.AskError):
                 failure = redis_errors.TryAgainError(f"slot {failure.slot_id} is being moved")
             raise translate(failure, where, has_answered=topology.has_answered)
@@ -164,6 +166,10 @@ def deliver(
             continue
         yield Pause(backoff(attempt))
     raise AssertionError("unreachable")
+
+
+def _waits_on_log(call: Call) -> bool:
+    return any(command[0] == "XREAD" for command in call.commands)
 
 
 def _may_follow_ask(call: Call) -> bool:

@@ -16,6 +16,7 @@ from redis.exceptions import (
     NoPermissionError,
     ReadOnlyError,
     ResponseError,
+    TimeoutError,
     TryAgainError,
 )
 
@@ -28,6 +29,7 @@ from scratchbus.errors import EngineMisconfigured, EngineUnreachable
 
 A, B, C = (("127.0.0.1", port) for port in (1, 2, 3))
 READ = Call(0, (("GET", "k"),))
+WAITING = Call(0, (("GET", "k"), ("XREAD", "BLOCK", 5000, "STREAMS", "log", "1-1")))
 WRITE = Call(0, (("EVALSHA", "sha", 1, "k"), ("WAIT", 1, 100)), is_write=True)
 SLOTS = [[0, 16383, [b"127.0.0.1", 1, b"id"], [b"127.0.0.1", 2, b"id"]]]
 
@@ -118,6 +120,16 @@ def test_a_cluster_that_is_down_is_retried_until_the_deadline(monkeypatch: pytes
     monkeypatch.setattr("scratchbus.engine.redirects.RECOVERY_SECONDS", 0.0)
     with pytest.raises(EngineUnreachable, match="cannot serve now"):
         converse(deliver(known_cluster(), WRITE, "x"), *[down, [SLOTS]] * 3)
+
+
+def test_a_read_that_timed_out_while_it_waited_on_the_log_is_not_sent_again_to_the_only_server() -> None:
+    with pytest.raises(EngineUnreachable):
+        converse(deliver(OneServer(), WAITING, "x"), TimeoutError("no reply"))
+    for call, problem in ((WAITING, ConnectionError("gone")), (READ, TimeoutError("no reply"))):
+        _, sent = converse(deliver(OneServer(), call, "x"), problem, problem, [b"v"])
+        assert len(sent) == 3
+    _, sent = converse(deliver(known_cluster(), WAITING, "x"), TimeoutError("no reply"), [SLOTS], [b"v"])
+    assert addresses(sent) == [A, B, A], "another server may take over"
 
 
 def master_of(topology: Topology, *answers: Any) -> Address | None:
