@@ -129,10 +129,10 @@ def add_all(core: Core, page: str, items: Sequence[dict[str, Any]], event_id: st
     meanwhile = partial(_prepare, page, writes, prepared) if len(writes) > 1 else None
     try:
         appended = yield from append(core.log, page, writes, room=room, on_full=on_full, meanwhile=meanwhile)
-    except EventIdReused:
+    except EventIdReused as reused:
         if not writes[0].digest:
             raise
-        appended = yield from append_with_old_digests(core, page, writes, items, batch_size)
+        appended = yield from append_with_old_digests(core, page, writes, items, batch_size, reused)
     if appended.recalled is not None:
         found = yield from recall_batch(core, page, appended.recalled)
         check_keys(writes, found)

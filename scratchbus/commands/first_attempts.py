@@ -41,18 +41,23 @@ def digest_of_addition(page: str, arguments: Mapping[str, Any], by: str | None, 
 
 
 def append_with_old_digests(
-    core: Core, page: str, writes: list[Write], items: Sequence[Mapping[str, Any]], batch_size: int
+    core: Core,
+    page: str,
+    writes: list[Write],
+    items: Sequence[Mapping[str, Any]],
+    batch_size: int,
+    error: EventIdReused,
 ) -> Step[Appended]:
-    """Append additions under their digests as older versions made them. Raises EventIdReused."""
-    settings, error = core.settings, EventIdReused(writes[0].event.id)
+    """Append additions under their digests as older versions made them. Raises the `error` of today's digests."""
+    settings = core.settings
     for defaults in _OLD_DEFAULTS:
         for write, arguments in zip(writes, items, strict=True):
             given = defaults | {name: value for name, value in arguments.items() if name not in GUARDS}
             write.digest = digest_of("add", page, given, settings.source, batch_size)
         try:
             return (yield from append(core.log, page, writes, room=settings.max_observations, on_full=settings.on_full))
-        except EventIdReused as reused:
-            error = reused
+        except EventIdReused:
+            continue
     raise error
 
 

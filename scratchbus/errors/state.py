@@ -138,12 +138,15 @@ class KeyHeld(Conflict):
 
 
 class EventIdReused(Conflict):
-    """The event id was used before, with other arguments."""
+    """The event id was used before, with other arguments or without another event of its batch."""
 
     event_id: str
 
-    def __init__(self, event_id: str) -> None:
-        super().__init__(f"event id {event_id!r} was used before with other arguments; use a new id")
+    def __init__(self, event_id: str, new: str | None = None) -> None:
+        reason = " with other arguments; use a new id"
+        if new is not None:
+            reason = f", but {new!r}, of the same batch, was not; send the new items in a batch of their own"
+        super().__init__(f"event id {event_id!r} was used before{reason}")
         self.event_id = event_id
 
 

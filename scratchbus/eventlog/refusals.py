@@ -40,11 +40,18 @@ def refuse(page: str, room: int, write: Write, index: int, total: int, reply: li
     raise error
 
 
+def reused_in_part(known: str, new: str) -> EventIdReused:
+    """Return the error for a batch with a known event id and a new one, which may derive from the known one."""
+    return EventIdReused(known, None if new.startswith(f"{known}/") else new)
+
+
 def _refusal(page: str, room: int, write: Write, reason: str, details: list[object]) -> ScratchbusError:
     subject = write.event.subject
     match reason, details:
         case "id", [event_id]:
             return EventIdReused(str(event_id))
+        case "part", [known, new]:
+            return reused_in_part(str(known), str(new))
         case "version", [int(expected), int(actual)]:
             return VersionConflict(subject, expected, actual)
         case "over", _:

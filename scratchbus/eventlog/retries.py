@@ -29,6 +29,7 @@ from scratchbus.eventlog.codec import Poison, decode_entry
 from scratchbus.eventlog.cursor import MAX_CLOCK_SKEW_MS
 from scratchbus.eventlog.log_reader import LogReader
 from scratchbus.eventlog.raw_entries import RawEntry, entry_fields, entry_position, index_in_batch
+from scratchbus.eventlog.refusals import reused_in_part
 from scratchbus.eventlog.writes import Op, Write
 
 _DECIDED: Mapping[str, set[str]] = {
@@ -136,7 +137,7 @@ def check_same(writes: Sequence[Write], entries: Sequence[RawEntry]) -> None:
         entry = found.get(write.event.id)
         if entry is None:
             if found and write.op in _BATCHES:
-                raise EventIdReused(writes[0].event.id)
+                raise reused_in_part(next(each.event.id for each in writes if each.event.id in found), write.event.id)
         elif not _may_have_made(write, entry):
             raise EventIdReused(write.event.id)
     last = found.get(writes[-1].event.id)

@@ -22,6 +22,7 @@ from scratchbus.errors import (
     ArchiveDamaged,
     ArchiveForeign,
     ArchiveUnavailable,
+    EventIdReused,
     InvalidField,
     LogGap,
     LogRewound,
@@ -299,6 +300,21 @@ def test_retry_with_a_generated_event_id_finds_the_archived_event(bus, connect):
     assert log_length(bus) == 5
     with pytest.raises(PositionLost, match="set archive_url"):
         connect().page().add("observation", "x", event_id=event.id)
+    assert log_length(bus) == 5
+
+
+def test_a_batch_with_a_generated_event_id_from_the_archive_and_a_new_one_is_refused(bus):
+    page = bus.page()
+    page.add("observation", "before")
+    known = page.history(page.add("observation", "x").id)[0].id
+    fill(bus)
+    archive(bus)
+    items = [NewObservation(type="observation", content=id, event_id=id) for id in ("new", known)]
+    items[1] = items[1].model_copy(update={"content": "x"})
+    with pytest.raises(
+        EventIdReused, match=f"event id '{known}' was used before, but 'new', of the same batch, was not"
+    ):
+        page.add_many(items)
     assert log_length(bus) == 5
 
 

@@ -20,6 +20,7 @@ from scratchbus.errors import (
     InvalidId,
     InvalidTTL,
     LogRewound,
+    NotFound,
     VersionConflict,
 )
 from scratchbus.eventlog import codec, raw_entries
@@ -557,8 +558,11 @@ def test_batch_items_can_have_their_own_event_ids(bus, page):
     first = page.add_many(named("a", "b"))
     assert page.add_many(named("a", "b")) == first
     assert page.add("observation", "b", event_id="b") == first[1]
-    with pytest.raises(EventIdReused):
-        page.add_many(named("b", "c"))
+    for given, number in ((("b", "c"), 1), (("c", "b"), 2)):
+        reason = f"item {number} of 2: event id 'b' was used before, but 'c', of the same batch, was not; .*; nothing"
+        with pytest.raises(EventIdReused, match=reason) as refused:
+            page.add_many(named(*given))
+        assert (refused.value.event_id, vars(refused.value)["index"]) == ("b", number - 1)
     assert log_length(bus) == 2
 
 
@@ -568,9 +572,24 @@ def test_a_generated_event_id_anywhere_in_a_batch_is_found(bus, page, order):
     generated = page.history(first.id)[0].id
     given = [(generated, "x"), ("mine", "y")]
     items = [NewObservation(type="observation", content=given[n][1], event_id=given[n][0]) for n in order]
-    with pytest.raises(EventIdReused):
+    with pytest.raises(EventIdReused, match=f"event id '{generated}' was used before, but 'mine', of the same batch,"):
         page.add_many(items)
     assert log_length(bus) == 1
+
+
+def test_a_retried_batch_of_which_an_observation_was_erased_says_so(bus, page):
+    first = page.add_many(batch("a", "b"))
+    generated = page.history(first[0].id)[0].id
+    page.erase(first[1].id, reason="asked for")
+    with pytest.raises(NotFound, match="was erased"):
+        page.add_many(batch("a", "b"), event_id=generated)
+
+
+def test_a_longer_batch_is_no_part_of_the_one_with_its_event_id(bus, page):
+    generated = page.history(page.add_many(batch("a", "b"))[0].id)[0].id
+    with pytest.raises(EventIdReused, match=f"event id '{generated}' was used before with other arguments"):
+        page.add_many(batch("a", "b", "c"), event_id=generated)
+    assert log_length(bus) == 2
 
 
 @pytest.mark.parametrize("order", ["own, own", "own, new", "new, own", "new, new"])

@@ -36,7 +36,7 @@ local function recall_all()
   end
 
   local function known_ids()
-    local today, found, seen, own, given = math.floor(now / @DAY@), {}, 0, 0, {}
+    local today, found, given = math.floor(now / @DAY@), {}, {}
     for k = 1, count do
       local at = start(k)
       local id = ARGV[at]
@@ -44,26 +44,18 @@ local function recall_all()
       if given[id] then return nil, {'refused', k, 'id', id} end
       given[id] = true
       if digest then
-        own = own + 1
         for day = today, today - DAYS, -1 do
           local row = recall(day, id, who)
           if row then
             local before, position = match(row, @KNOWN_ID@)
             if before ~= digest then return nil, {'refused', k, 'id', id} end
-            seen = seen + 1
             found[k] = position
             break
           end
         end
       end
     end
-    if seen == 0 then return nil end
-    if seen < own then
-      for k = 1, count do
-        if found[k] then return nil, {'refused', k, 'id', ARGV[start(k)]} end
-      end
-    end
-    return found
+    if next(found) then return found end
   end
 
   -- In a batch, some events may have remembered ids and others generated ones.
@@ -94,6 +86,16 @@ local function recall_all()
     if missing < count then return found end
   end
 
+  -- The refusal of a batch of which some events are known, while others under a caller's id are new; nil if it is not.
+
+  local function refuse_part(found)
+    local known, new
+    for k = count, 1, -1 do
+      if found[k] then known = k elseif digest_of(start(k)) then new = k end
+    end
+    if known and new then return {'refused', known, 'part', ARGV[start(known)], ARGV[start(new)]} end
+  end
+
   -- Remember the ids of retries for an hour, longer than a network delays a packet: if the first request, under a
   -- generated id, arrives after all, it changes nothing.
 
@@ -122,6 +124,8 @@ local function recall_all()
     end
   end
   if found then
+    local part = refuse_part(found)
+    if part then return part end
     call('SET', TAIL, tail) -- so that a WAIT after this reply covers these events
     local reply = {'known'}
     for k = 1, count do reply[k + 1] = found[k] or '' end
