@@ -8,42 +8,20 @@ from functools import partial
 from hashlib import sha256
 from typing import Any
 
-from pydantic import BaseModel
-
 from scratchbus.archive.blocks import unpack
 from scratchbus.archive.catalog import first_line, read_file
 from scratchbus.archive.contents import archived_logs
 from scratchbus.archive.lines import Line, check_lines, is_erased, position_of, restore
+from scratchbus.archive.log_report import FileProblem, LogReport
 from scratchbus.archive.manifest import END, Manifest, folder_of, hash_in, is_manifest, last_name, number_of
 from scratchbus.archive.segment import Index, index_of
 from scratchbus.archive.stores import Store
 from scratchbus.domain.position import Position, event_range
-from scratchbus.errors import ArchiveDamaged
+from scratchbus.errors import ArchiveDamaged, ArchiveUnavailable
 from scratchbus.eventlog.raw_entries import is_batch_end
 
 Report = Callable[[int, int], object]
 """Called with the number of segments checked and the total."""
-
-
-class FileProblem(BaseModel):
-    """A problem with a file of an archive, or between two of them."""
-
-    file: str
-    problem: str
-
-
-class LogReport(BaseModel):
-    """The contents of the archive of one log, and the problems found in it."""
-
-    bus: str
-    shard: int
-    segments: int = 0
-    events: int = 0
-    erased: int = 0
-    bytes: int = 0
-    first: str | None = None
-    last: str | None = None
-    problems: list[FileProblem] = []
 
 
 def verify(
@@ -98,7 +76,7 @@ class LogCheck:
         for name in filter(is_manifest, names):
             manifest = self._check_manifest(name)
             if manifest is not None:
-                self._count(manifest)
+                self.report.count(manifest)
             self._before, self._is_known = manifest, manifest is not None
             yield
         self._check_end()
@@ -112,27 +90,39 @@ class LogCheck:
         found, self.report.problems = self.report.problems, []
         return found
 
+    def _get(self, name: str) -> tuple[bytes | None, str]:
+        """Return the content of a file, None if there is none, and the problem if it cannot be read, else ""."""
+        try:
+            return self._store.get(self._folder + name), ""
+        except ArchiveUnavailable as problem:
+            return None, self._unreadable(problem)
+
+    def _unreadable(self, problem: ArchiveUnavailable) -> str:
+        """Describe a file that cannot be read. Raises ArchiveUnavailable if the whole store cannot be read."""
+        self._store.list(self._folder)
+        return f"it cannot be read: {problem}"
+
     def _add_problem(self, file: str, problem: str) -> None:
         self.report.problems.append(FileProblem(file=self._folder + file, problem=problem))
 
     def _check_manifest(self, name: str) -> Manifest | None:
         """Check a manifest and its files; check again if an erasure replaced them meanwhile."""
         while True:
-            problems_before, content = len(self.report.problems), self._store.get(self._folder + name)
-            manifest = self._parse(name, content)
+            problems_before, found = len(self.report.problems), self._get(name)
+            manifest = self._parse(name, *found)
             if manifest is not None:
                 self._check_link(manifest)
                 if not self._only_chain:
                     self._check_segment(manifest)
-            if len(self.report.problems) == problems_before or self._store.get(self._folder + name) == content:
+            if len(self.report.problems) == problems_before or self._get(name) == found:
                 return manifest
             del self.report.problems[problems_before:]
 
-    def _parse(self, name: str, content: bytes | None) -> Manifest | None:
+    def _parse(self, name: str, content: bytes | None, problem: str) -> Manifest | None:
         try:
             manifest = Manifest.parse(content or b"")
-        except ValueError as problem:
-            self._add_problem(name, str(problem))
+        except ValueError as invalid:
+            self._add_problem(name, problem or str(invalid))
             return None
         self._named |= {name} | manifest.names
         if manifest.name != name:
@@ -224,34 +214,33 @@ class LogCheck:
             return read()
         except ArchiveDamaged as problem:
             self._add_problem(name, str(problem))
+        except ArchiveUnavailable as problem:
+            self._add_problem(name, self._unreadable(problem))
         except ValueError as problem:
             self._add_problem(name, f"it cannot be unpacked: {first_line(problem)}")
         return None
 
-    def _count(self, manifest: Manifest) -> None:
-        report = self.report
-        report.segments += 1
-        report.events += manifest.chain.count
-        report.erased += len(manifest.files.erased)
-        report.bytes += manifest.files.segment.size + manifest.files.index.size
-        report.first = report.first or manifest.chain.first.at
-        report.last = manifest.chain.last.at
-
     def _check_end(self) -> None:
         """Check that the last manifest is the one named by the end file."""
-        content = self._store.get(self._folder + END)
+        content, problem = self._get(END)
         name = last_name(content)
-        if content is None and self.report.segments > 1:
+        if problem:
+            self._add_problem(END, problem)
+        elif content is None and self.report.segments > 1:
             self._add_problem(END, "it is missing; it names the last manifest")
         elif content is not None and not name:
             self._add_problem(END, "it does not name a manifest: it was changed")
         elif name:
-            self._compare_end(name, content, self._store.get(self._folder + name))
+            self._compare_end(name, content, *self._get(name))
         end = self._before.chain.last.seq if self._before else 0
         if self._is_known and end < self._until:
             self._add_problem(END, f"no segment has {event_range(end + 1, self._until)}, which left the log")
 
-    def _compare_end(self, name: str, content: bytes | None, manifest: bytes | None) -> None:
+    def _compare_end(self, name: str, content: bytes | None, manifest: bytes | None, problem: str) -> None:
+        if problem:
+            if self._is_known:  # else already reported
+                self._add_problem(name, problem)
+            return
         if manifest is None:
             self._add_problem(
                 name, "it is missing, and it was the last manifest: the events of its segment are missing"
@@ -265,9 +254,11 @@ class LogCheck:
         """Check that the tables of paged-out observations have the content by which they are named."""
         for name in names:
             wanted = hash_in(name)
-            content = self._store.get(self._folder + name) if wanted else None
+            content, problem = self._get(name) if wanted else (None, "")
             if content is not None and sha256(content).hexdigest() != wanted:
-                self._add_problem(name, "its SHA-256 differs from its name: it was changed")
+                problem = "its SHA-256 differs from its name: it was changed"
+            if problem:
+                self._add_problem(name, problem)
 
     def _report_unnamed(self, names: list[str]) -> None:
         """Report files that no manifest names, unless one does by now: an archiver may be running."""
@@ -275,11 +266,12 @@ class LogCheck:
         if not unnamed:
             return
         for name in self._store.list(self._folder):
-            content = self._store.get(name) if is_manifest(name.removeprefix(self._folder)) else None
+            name = name.removeprefix(self._folder)
+            content = self._get(name)[0] if is_manifest(name) else None
             with suppress(ValueError):  # already reported
                 self._named |= Manifest.parse(content).names if content else set()
         for name in unnamed:
-            if name not in self._named and self._store.get(self._folder + name) is not None:
+            if name not in self._named and self._get(name) != (None, ""):
                 self.leftovers.add(self._folder + name)
                 self._add_problem(
                     name,

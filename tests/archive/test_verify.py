@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
+import shutil
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 
 import duckdb
@@ -20,7 +24,7 @@ from scratchbus.archive.lines import check_line, erase_lines, position_of
 from scratchbus.archive.manifest import FORMAT, Manifest, SegmentFiles, StoredFile
 from scratchbus.archive.segment import index_of
 from scratchbus.archive.stores import Store, open_store
-from scratchbus.errors import ArchiveDamaged
+from scratchbus.errors import ArchiveDamaged, ArchiveUnavailable
 from scratchbus.eventlog.compression import zstd
 
 pytestmark = pytest.mark.real
@@ -185,6 +189,77 @@ def test_a_chain_forged_from_some_point_on_is_found(archive: Path):
     file.write_bytes(Manifest(chain, manifest.files).encode())
     assert any("SHA-256 differs from the one" in each for each in problems(archive))
     assert any("another log" in each for each in problems(archive))
+
+
+def ends(directory: Path) -> list[Path]:
+    return [folder(directory) / "end.json"]
+
+
+def tables(directory: Path) -> list[Path]:
+    """Write a table of paged-out observations and return it."""
+    content = b"a table"
+    file = folder(directory) / "index" / f"{sha256(content).hexdigest()}.zst"
+    file.parent.mkdir(exist_ok=True)
+    file.write_bytes(content)
+    return [file]
+
+
+@pytest.mark.parametrize("at", [0, 2, -1], ids=["first", "middle", "last"])
+@pytest.mark.parametrize("kind", [manifests, segments, indexes, ends, tables])
+def test_a_file_without_permission_is_a_problem_beside_those_of_other_files(
+    archive: Path, monkeypatch: pytest.MonkeyPatch, kind, at: int
+):
+    file = kind(archive)[at if len(kind(archive)) > 1 else 0]
+    others = [each for each in (segments(archive)[1], indexes(archive)[3]) if each != file]
+    for each in others:
+        each.write_bytes(b"")
+    read = Path.read_bytes
+
+    def read_permitted(path: Path) -> bytes:
+        if path == file:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", read_permitted)
+    found = problems(archive)
+    refused = f"{file.name}: it cannot be read: archive {file}: Permission denied; check the disk"
+    assert sum(refused in each for each in found) == 1
+    assert not [each for each in found if f"{file.name}: " in each and refused not in each]
+    for each in others:
+        assert any(f"{each.name}: it has 0 bytes" in problem for problem in found)
+
+
+@pytest.mark.parametrize(("kind", "at"), [(manifests, -1), (segments, 0), (indexes, 2), (ends, 0)])
+def test_a_directory_in_the_place_of_a_file_is_a_problem(archive: Path, kind, at: int):
+    file = kind(archive)[at]
+    file.unlink()
+    file.mkdir()
+    assert sum(f"{file.name}: it cannot be read: " in each for each in problems(archive)) == 1
+
+
+def test_an_archive_that_disappears_while_it_is_checked_is_unavailable(archive: Path):
+    store = open_store(str(archive))
+
+    def remove(done: int, total: int) -> None:
+        if archive.exists():
+            shutil.rmtree(archive)
+
+    with pytest.raises(ArchiveUnavailable, match="mount it again"):
+        verify(store, remove)
+
+
+def test_a_store_whose_every_request_fails_is_unavailable(archive: Path, monkeypatch: pytest.MonkeyPatch):
+    store = open_store(str(archive))
+
+    def fail(*_: object) -> None:
+        raise ArchiveUnavailable("it does not answer")
+
+    def go_down(done: int, total: int) -> None:
+        monkeypatch.setattr(store, "get", fail)
+        monkeypatch.setattr(store, "list", fail)
+
+    with pytest.raises(ArchiveUnavailable, match="it does not answer"):
+        verify(store, go_down)
 
 
 @pytest.mark.parametrize("at", [0, 2, 4], ids=["first", "middle", "last"])

@@ -88,6 +88,19 @@ def test_archive_verify_lists_problems_and_exits_with_1(cli: Cli, directory: Pat
     assert len(json.loads(shown.out)["problems"]) == 1
 
 
+def test_archive_verify_lists_a_file_that_cannot_be_read(cli: Cli, directory: Path):
+    for number in range(10):
+        cli.add(f"{number}")
+    cli("archive", "run")
+    (file,) = directory.rglob("*.jsonl.zst")
+    file.unlink()
+    file.mkdir()
+    found = cli("archive", "verify")
+    assert found.code == 1, found.err
+    assert f"{file.name} it cannot be read: archive {file}: Is a directory" in found.out
+    assert "1 problem" in found.out
+
+
 def test_archive_commands_without_a_url_name_the_setting(cli: Cli, tmp_path: Path):
     for command in ("run", "ls", "verify"):
         done = cli("archive", command)
