@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any, ClassVar, Self
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from scratchbus.errors import ArchiveUnavailable, InvalidURL, SettingsError
+from scratchbus.errors import ArchiveUnavailable, InvalidURL, SettingsError, shown
 
 try:
     import obstore
@@ -21,6 +21,11 @@ except ImportError:  # an optional dependency
 
 _LOGIN = re.compile(r"://[^/\s]*@")
 """The user and password in the URL of an endpoint, which obstore quotes."""
+
+
+_ENDPOINT_OPTION = re.compile(r"((aws|azure|azure_storage)_)?endpoint(_url)?", re.IGNORECASE)
+_ENDPOINT = re.compile(r"https?://([^/\s]*@)?([\w.-]+|\[[\dA-Fa-f:.]+\])(:\d{0,5})?(/[\w.~%+/-]*)?", re.ASCII)
+"""An endpoint that obstore can use; others, and ports above 65535, make it panic."""
 
 
 class ObjectStore:
@@ -49,6 +54,9 @@ class ObjectStore:
         options: dict[str, Any] = dict(parse_qsl(parts.query))
         if parts.username and parts.scheme == "s3":
             options |= {"access_key_id": unquote(parts.username), "secret_access_key": unquote(parts.password or "")}
+        for name, value in options.items():
+            if _ENDPOINT_OPTION.fullmatch(name):
+                _check_endpoint(where, name, value)
         client = {"allow_http": True} if options.get("endpoint", "").startswith("http://") else {}
         try:
             objects = from_url(where, config=options, client_options=client, retry_config={"max_retries": retries})  # type: ignore[call-overload]
@@ -56,7 +64,9 @@ class ObjectStore:
         except UnknownConfigurationKeyError:
             names = ", ".join(sorted(dict(parse_qsl(parts.query))))
             raise InvalidURL(f"archive_url: {where}: unknown option: {names}") from None
-        except (BaseError, ValueError, TypeError) as problem:
+        except BaseException as problem:
+            if not isinstance(problem, (BaseError, ValueError, TypeError)) and not _is_panic(problem):
+                raise
             raise InvalidURL(f"archive_url: {where} cannot be used: {_first_line(problem)}") from None
 
     def list(self, prefix: str = "") -> list[str]:
@@ -119,13 +129,30 @@ class ObjectStore:
             )
         try:
             yield
-        except (BaseError, OSError) as problem:
+        except BaseException as problem:
+            if not isinstance(problem, (BaseError, OSError)) and not _is_panic(problem):
+                raise
             raise ArchiveUnavailable(
                 f"archive {self.where}/{name}: {_first_line(problem)}; check the object store and the permissions"
                 " of its key, then try again"
             ) from None
 
 
-def _first_line(problem: Exception) -> str:
+def _check_endpoint(where: str, name: str, value: str) -> None:
+    """Raise InvalidURL for an endpoint that no server can have."""
+    match = _ENDPOINT.fullmatch(value)
+    if match is None or not 1 <= int((match[3] or "")[1:] or 80) <= 65535:
+        raise InvalidURL(
+            f"archive_url: {where}: {name}: {shown(value.rpartition('@')[2])} is not the URL of a server; write"
+            " http://host:port or https://host:port, with a port from 1 to 65535"
+        )
+
+
+def _is_panic(problem: BaseException) -> bool:
+    """Return whether an error is a panic of obstore, which is no Exception: for a setting that it did not check."""
+    return type(problem).__name__ == "PanicException"
+
+
+def _first_line(problem: BaseException) -> str:
     line = str(problem).strip().partition("\n")[0].rstrip(".:")
     return _LOGIN.sub("://***@", line) or type(problem).__name__

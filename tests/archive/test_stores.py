@@ -124,6 +124,7 @@ def test_the_error_of_an_unreachable_store_hides_its_key(login: str, monkeypatch
         ("file://host/x", "names a host"),
         ("s3://KEY:s3cr3t@bucket/x?no_such_option=s3cr3t", "unknown option: no_such_option"),
         ("s3://", "cannot be used"),
+        ("s3://KEY:s3cr3t@bucket/x?proxy_url=http://s3cr3t", "s3://bucket/x cannot be used"),
         ("s3://KEY:s3cr3t@[bucket", "host of this s3:// URL is not valid"),
         ("s3://KEY:s3cr3t@bu\u2100cket", "host of this s3:// URL is not valid"),
         ("file://KEY:s3cr3t@[", "host of this file:// URL is not valid"),
@@ -137,6 +138,54 @@ def test_the_error_of_an_invalid_archive_url_hides_its_key(url, reason):
     with pytest.raises(InvalidURL, match=reason) as raised:
         open_store(url)
     assert "s3cr3t" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    [
+        "//h:0",
+        "//h:99999",
+        "//h:text",
+        "//h:-1",
+        "//h: 80",
+        "//h:1x",
+        "//h:123456",
+        "//",
+        "//[::1",
+        "//a b:9",
+        '//h/"',
+        "//é:1",
+    ],
+)
+@pytest.mark.parametrize("name", ["endpoint", "AWS_ENDPOINT_URL"])
+def test_an_endpoint_that_no_server_has_is_refused(name: str, endpoint: str) -> None:
+    for login in ("", "//KEY:s3cr3t@"):
+        url = f"s3://bucket/x?{name}=http:{endpoint.replace('//', login or '//')}"
+        with pytest.raises(InvalidURL, match="is not the URL of a server; write http://host:port or") as raised:
+            open_store(url)
+        assert f"archive_url: s3://bucket/x: {name}: " in str(raised.value)
+        assert "s3cr3t" not in str(raised.value)
+
+
+@pytest.mark.parametrize("endpoint", ["h:9000", "KEY:s3cr3t@h:9000", "ftp://h:9000", "nonsense"])
+def test_an_endpoint_without_http_is_refused(endpoint: str) -> None:
+    with pytest.raises(InvalidURL, match=r"endpoint: .*is not the URL of a server; write http://") as raised:
+        open_store(f"s3://bucket/x?endpoint={endpoint}")
+    assert "s3cr3t" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "endpoint", ["h", "h:9000", "h:65535/", "a_b.c-d:1/path/x", "[::1]:9000", "KEY:s3cr3t@127.0.0.1:1"]
+)
+def test_an_endpoint_may_have_a_port_and_a_path(endpoint: str) -> None:
+    assert open_store(f"s3://bucket/x?endpoint=http://{endpoint}&region=here").where == "s3://bucket/x"
+
+
+def test_an_endpoint_of_the_environment_that_obstore_panics_at_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT", "https://127.0.0.1:99999")
+    store = ObjectStore.at("s3://KEY:s3cr3t@bucket/x?region=here", retries=0)
+    with pytest.raises(ArchiveUnavailable, match=r"archive s3://bucket/x/a: .*InvalidPort; check the object store"):
+        store.get("a")
 
 
 def test_a_directory_may_be_the_root_of_a_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
