@@ -24,7 +24,7 @@ from scratchbus.archive.lines import check_line, erase_lines, position_of
 from scratchbus.archive.manifest import FORMAT, Manifest, SegmentFiles, StoredFile
 from scratchbus.archive.segment import index_of
 from scratchbus.archive.stores import Store, open_store
-from scratchbus.errors import ArchiveDamaged, ArchiveUnavailable
+from scratchbus.errors import ArchiveDamaged, ArchiveForeign, ArchiveUnavailable
 from scratchbus.eventlog.compression import zstd
 
 pytestmark = pytest.mark.real
@@ -157,14 +157,41 @@ def test_readers_refuse_the_line_of_another_event(archived: Bus, directory: Path
         list(other.events())
 
 
-def test_the_index_of_another_segment_is_found(archive: Path):
-    manifest, other = (Manifest.parse(file.read_bytes()) for file in manifests(archive)[1:3])
-    file = folder(archive) / manifest.files.index.name
-    file.write_bytes((folder(archive) / other.files.index.name).read_bytes())
+def test_readers_refuse_an_event_of_another_time(archived: Bus, directory: Path):
+    event = [*archived.events()][2]
+    rewrite(directory, 0, lambda lines: [*lines[:2], early(lines[2]), *lines[3:]])
+    settings = archived.settings
+    with (
+        Bus.connect(settings.url, bus="kept", archive_url=settings.archive_url) as other,
+        pytest.raises(ArchiveForeign, match=r"has event 1-3 instead of \d+-3: it is the archive of another log; set"),
+    ):
+        other.page(event.page).history(event.subject)
+
+
+def exchange_index(directory: Path) -> Path:
+    """Give a segment the index of the next one, with a matching manifest; return the file."""
+    manifest, other = (Manifest.parse(file.read_bytes()) for file in manifests(directory)[1:3])
+    file = folder(directory) / manifest.files.index.name
+    file.write_bytes((folder(directory) / other.files.index.name).read_bytes())
     index = StoredFile.of(file.name, file.read_bytes())
     changed = Manifest(manifest.chain, manifest.files.model_copy(update={"index": index}))
-    manifests(archive)[1].write_bytes(changed.encode())
+    manifests(directory)[1].write_bytes(changed.encode())
+    return file
+
+
+def test_the_index_of_another_segment_is_found(archive: Path):
+    file = exchange_index(archive)
     assert problems(archive) == [f"kept/0000/{file.name}: it does not match the segment"]
+
+
+def test_readers_refuse_the_index_of_another_segment(archived: Bus, directory: Path):
+    file, settings = exchange_index(directory), archived.settings
+    problem = f"{file.name}: it names events that the segment does not have; restore it"
+    with (
+        Bus.connect(settings.url, bus="kept", archive_url=settings.archive_url) as other,
+        pytest.raises(ArchiveDamaged, match=problem),
+    ):
+        list(other.events(pages="page-1"))
 
 
 def test_a_first_manifest_that_names_a_predecessor_is_found(archive: Path):

@@ -10,6 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 from random import Random
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -941,7 +942,7 @@ def test_an_earlier_erasure_of_archived_numbers_needs_no_archive(archived: Bus, 
 
 @pytest.mark.parametrize("suffix", [".jsonl.zst", ".manifest.json"])
 def test_a_damaged_segment_keeps_no_erased_content_in_others(
-    archived: Bus, connect: Callable[..., Bus], tmp_path: Path, suffix: str
+    archived: Bus, connect: Callable[..., Bus], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
 ) -> None:
     page, folder = archived.page(), tmp_path / "archive"
     first = page.add("observation", "in the damaged segment").id
@@ -957,10 +958,16 @@ def test_a_damaged_segment_keeps_no_erased_content_in_others(
     whole = damaged.read_bytes()
     damaged.write_bytes(zstd.compress(b"damaged"))
     other = connect(archive_url=str(folder), retain="1ms", retain_events=2)  # with no segment in memory
+    logger = Mock()
+    monkeypatch.setattr("scratchbus.archive.archiver.logger", logger)
     archive(other)
     assert files_with(folder, SECRET) == []
+    (warning,) = logger.warning.mock_calls
+    assert warning.args == ("erased events are still in the archive",)
+    assert f"{damaged.name}: " in warning.kwargs["reason"]
     damaged.write_bytes(whole)
     archive(other)
+    assert logger.warning.call_count == 1
     assert files_with(folder, "in the damaged segment") == []
     assert archived.verify().findings == []
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from random import Random
+from unittest.mock import Mock
 
 import pytest
 
 from scratchbus import NewObservation
 from scratchbus.archive.archive_check import verify as verify_archive
+from scratchbus.archive.manifest import folder_of
 from scratchbus.archive.stores import open_store
 from scratchbus.errors import ArchiveDamaged, InvalidTransition, NotFound, PositionLost
 from scratchbus.eventlog.checkpoint import write_if_unchanged
@@ -72,6 +74,28 @@ def test_engine_keeps_few_entries_and_the_names_of_the_tables(bus, page, tmp_pat
     assert [field for field in send(bus, "HKEYS", names.places) if field.isdigit()] == []
     assert [table.number for table in tables_of(bus)] == [3, 2, 1]
     assert {file.stem for file in tables_on_disk(tmp_path)} == {table.sha256 for table in tables_of(bus)}
+
+
+def test_index_stays_in_the_engine_while_the_archive_takes_no_table(bus, page, tmp_path, monkeypatch):
+    logger = Mock()
+    monkeypatch.setattr("scratchbus.scheduling.paging_out.limited_logger", logger)
+    added = fill(page, 6)
+    in_the_way = tmp_path / "archive" / folder_of(bus.core.log.bus, keys_of(bus).shard) / "index"
+    in_the_way.parent.mkdir(parents=True)
+    in_the_way.touch()
+    page_all_out(bus)
+    (warning,) = logger.warning.mock_calls
+    assert warning.args == ("the index of paged-out observations stays in the engine",)
+    assert warning.kwargs["page"] == "main"
+    assert "check the disk" in warning.kwargs["problem"]
+    assert tables_of(bus) == []
+    assert send(bus, "EXISTS", names_of(bus).paged) == 1
+    assert {one.id for one in page.list(limit=None)} == {one.id for one in added}
+    in_the_way.unlink()
+    fill(page, 6)
+    page_all_out(bus)
+    assert len(tables_of(bus)) == 1
+    assert send(bus, "EXISTS", names_of(bus).paged) == 0
 
 
 @pytest.mark.engines(*ONE)

@@ -7,6 +7,7 @@ import time
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import pairwise
+from unittest.mock import Mock
 
 import pytest
 
@@ -24,6 +25,7 @@ from scratchbus.errors import (
     UnknownField,
 )
 from scratchbus.eventlog import log_wait
+from scratchbus.eventlog.layouts import Head
 from scratchbus.readmodel.projector import run_projector
 from scratchbus.scheduling import expiry, reminders
 from scratchbus.scheduling.expiry import run_expirer, sweep
@@ -367,6 +369,22 @@ def test_one_event_can_trigger_many_reminders(bus, page):
     page.add("risk_alert", "x")
     assert reminded(bus) == 3
     assert len(page.list(type="reminder")) == 3
+
+
+def test_a_reminder_with_a_damaged_head_is_reported_and_holds_up_no_other(bus, page, monkeypatch):
+    logger = Mock()
+    monkeypatch.setattr("scratchbus.scheduling.reminders.logger", logger)
+    damaged, sound = (page.add("reminder", "x", remind_on={"type": "risk_alert"}) for _ in range(2))
+    page.add("risk_alert", "now")
+    key = keys_of(bus).heads("main")
+    head = Head.parse(send(bus, "HGET", key, damaged.id))
+    send(bus, "HSET", key, damaged.id, str(head._replace(version=7)))
+    assert reminded(bus) == 1
+    logger.warning.assert_called_once_with("a reminder keeps changing, or its state is damaged", observation=damaged.id)
+    assert kinds(page, damaged.id) == ["added"]
+    assert kinds(page, sound.id) == ["added", "due"]
+    send(bus, "HSET", key, damaged.id, str(head))
+    assert reminded(bus) == 1
 
 
 def test_two_expirers_remind_once(connect):
