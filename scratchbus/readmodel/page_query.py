@@ -8,7 +8,7 @@ projector does, or also folds them in memory if it may not write.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from operator import attrgetter
 from typing import Any
@@ -92,28 +92,21 @@ def query_page(
             build = keys.build = checkpoint.build
             local_fold = None
             continue
-        if reply[2] and not reply[1]:
-            yield from read_checkpoint(keys)  # which raises if the log is empty, not if only its tail is lost
-        elif freshness.stale_ok:
-            check_stale(page, freshness, checkpoint, reply)
+        if freshness.stale_ok or reply[3] == -1 or not reply[1]:
+            yield from _check_log(keys, page, freshness, deadline, checkpoint, reply)
         if reply[3] == -1:
-            if time.monotonic() > deadline:
-                raise behind(page, freshness)
             local_fold = yield from fold_or_commit(log, page, store, checkpoint, local_fold)
             continue
         fold = local_fold.fold if local_fold else Fold(shard, store=store)
         if (yield from _fold_events(log, page, checkpoint, fold, reply, cached, stale=freshness.stale_ok)):
             break
         local_fold = None
-    now, tail, row, entries, extends_cached, _, _, documents, is_end, *extra = reply
+    now, tail, row, _, _, _, _, documents, is_end, *extra = reply
     stored = text_of(row), text_of(tail)
     if local_fold:
         local_fold.at = end_of(tail, shard)
-    overlay: dict[str, Any] = cached.documents(set(arguments) if operation == "get" else None) if extends_cached else {}
-    for (_, subject), document in fold.documents.items():
-        overlay[subject] = document
-    if caches_fold and entries and local_fold is None and not freshness.stale_ok and not checkpoint.is_paged:
-        _cache_fold(keys, page, cached, *stored, fold, extends_cached=bool(extends_cached))
+    caches = caches_fold and local_fold is None and not freshness.stale_ok and not checkpoint.is_paged
+    overlay = _overlay(keys, page, cached, reply, fold, arguments if operation == "get" else None, caches=caches)
     if earlier is not None:
         now = earlier.ms
         overlay |= yield from earlier.undo(log, page, end_of(tail, shard))
@@ -123,6 +116,18 @@ def query_page(
     return QueryResult(
         now, documents or (), fold, overlay, bool(is_end), below, checkpoint, changed, stored, local_fold
     )
+
+
+def _check_log(
+    keys: ShardKeys, page: str, freshness: Freshness, deadline: float, checkpoint: Checkpoint, reply: list[Any]
+) -> Step[None]:
+    """Raise an error if the log is empty, or if the documents are, and stay, too old for this read."""
+    if reply[2] and not reply[1]:
+        yield from read_checkpoint(keys)  # which raises if the log is empty, not if only its tail is lost
+    elif freshness.stale_ok:
+        check_stale(page, freshness, checkpoint, reply)
+    if reply[3] == -1 and time.monotonic() > deadline:
+        raise behind(page, freshness)
 
 
 def _fold_events(
@@ -147,24 +152,38 @@ def _fold_events(
     return True
 
 
-def _cache_fold(
-    keys: ShardKeys, page: str, cached: CachedFold, checkpoint: str, tail: str, fold: Fold, *, extends_cached: bool
-) -> None:
-    """Cache the result of a fold, on top of the cached one if it `extends_cached`.
+def _overlay(
+    keys: ShardKeys,
+    page: str,
+    cached: CachedFold,
+    reply: list[Any],
+    fold: Fold,
+    wanted: Collection[object] | None,
+    *,
+    caches: bool,
+) -> dict[str, Any]:
+    """Return the documents of a fold, on top of those of the cached one that are `wanted`, None for all.
 
-    Caches only its position if it is the first read at its checkpoint.
+    If it `caches`, the next read is given both, or only their position if this is the first read at its checkpoint.
     """
-    folds = keys.cached_folds
-    if not extends_cached and (not cached.tail or cached.checkpoint != checkpoint):
+    tail, checkpoint, entries, extends_cached = reply[1:5]
+    overlay: dict[str, Any] = cached.documents(wanted) if extends_cached else {}
+    for (_, subject), document in fold.documents.items():
+        overlay[subject] = document
+    if not (caches and entries):
+        return overlay
+    folds, stored = keys.cached_folds, text_of(checkpoint)
+    if not extends_cached and (not cached.tail or cached.checkpoint != stored):
         if len(folds) >= MAX_FOLDS:
             folds.clear()
-        folds[page] = CachedFold(checkpoint, tail)
-        return
+        folds[page] = CachedFold(stored, text_of(tail))
+        return overlay
     rows = dict(cached.rows) if extends_cached and cached.rows else {}
     for (_, subject), document in fold.documents.items():
         rows[subject] = None if document is None else encode_document(document)
     is_large = sum(map(len, filter(None, rows.values()))) > MAX_BYTES
-    folds[page] = NO_FOLD if is_large else CachedFold(cached.checkpoint, tail, rows)
+    folds[page] = NO_FOLD if is_large else CachedFold(stored, text_of(tail), rows)
+    return overlay
 
 
 def active(
