@@ -179,8 +179,7 @@ class Protocol(HttpToolsProtocol):
     def pause_writing(self) -> None:
         """Drop the client unless it reads on in time."""
         super().pause_writing()
-        if self._stalled is None:
-            self._stalled = self.loop.call_later(STALLED_SECONDS, self.transport.abort)
+        self._stalled = self.loop.call_later(STALLED_SECONDS, self.transport.abort)
 
     def resume_writing(self) -> None:
         """Note that the client reads on."""

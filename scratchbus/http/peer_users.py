@@ -7,7 +7,7 @@ import struct
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 NOBODY: Final = -1
 """The user of a connection whose other end is closed already."""
@@ -50,7 +50,7 @@ def _entries(
     family: socket.AddressFamily, peer: tuple[Any, ...], local: tuple[Any, ...]
 ) -> Iterator[tuple[socket.AddressFamily, str, str]]:
     """Yield the tables that may have the other end, with both addresses as they show them."""
-    first, second = (socket.inet_pton(family, cast(str, each[0]).partition("%")[0]) for each in (peer, local))
+    first, second = (socket.inet_pton(family, each[0]) for each in (peer, local))
     yield family, _entry(first, peer[1]), _entry(second, local[1])
     if family == socket.AF_INET:  # an IPv6 socket can reach us too
         yield socket.AF_INET6, _entry(_MAPPED + first, peer[1]), _entry(_MAPPED + second, local[1])
