@@ -253,6 +253,23 @@ def test_picks_continue_where_the_one_before_ended(embedded_url: str, bus_name: 
         forget(bus)
 
 
+def test_a_hint_is_kept_by_picks_of_what_is_newer(embedded_url: str, bus_name: str) -> None:
+    with Bus.connect(embedded_url, bus=bus_name, max_observations=10_000, source="test") as bus:
+        page = bus.page()
+        for _ in range(2):
+            page.add_many(filler(900))
+        assert page.claim_next(tags="wanted") is None
+        page.add_many([NewObservation(type="observation", content="x", tags=["wanted"]) for _ in range(2)])
+        picked, reads = [], []
+        for _ in range(3):
+            before = heads_reads(bus)
+            picked.append(page.claim_next(tags="wanted") is not None)
+            reads.append(heads_reads(bus) - before)
+        assert picked == [True, True, False]
+        assert max(reads) < 6
+        forget(bus)
+
+
 def test_an_expired_observation_makes_no_walk_longer(embedded_url: str, bus_name: str) -> None:
     with Bus.connect(embedded_url, bus=bus_name, max_observations=10_000, source="test") as bus:
         page = bus.page()

@@ -655,6 +655,21 @@ def test_the_keeper_renews_after_a_third_of_the_ttl_and_during_a_write_after_hal
         assert job.is_due(now + 250)
 
 
+def test_the_keeper_waits_after_a_renewal_that_failed(bus, page, monkeypatch):
+    def unreachable(*args, **more):
+        yield from ()
+        raise EngineUnreachable("gone for a moment")
+
+    monkeypatch.setattr(job_state, "NAP", 150)
+    monkeypatch.setattr(claiming, "claim", unreachable)
+    page.add("observation", "x")
+    with bus.work("executors", ttl="5m") as jobs:
+        job, now = next(jobs), monotonic()
+        bus.converse(job.keep())
+        assert not job.is_due(now + 120)
+        assert job.is_due(now + 250)
+
+
 def test_a_hung_handler_loses_its_job(bus, connect, page):
     page.add("observation", "x")
     with bus.work("executors", ttl="200ms", handler_timeout="300ms") as jobs:
@@ -740,13 +755,13 @@ def test_a_long_job_collects_no_more_than_the_pages_of_new_events(bus, page):
         assert next(jobs).observation.content == "19"
 
 
-def interrupted_once(monkeypatch, then=lambda: None):
-    """Let the engine be away once just after a pick has claimed something; then call this."""
-    real, away = queries.get, [True]
+def interrupted(monkeypatch, times=1, then=lambda: None):
+    """Let the engine be away just after a pick has claimed something, and be away again this often; then call this."""
+    real, away = queries.get, [True] * times
 
     def get(*args):
         if away:
-            away.clear()
+            away.pop()
             then()
             raise EngineUnreachable("gone for a moment")
         return (yield from real(*args))
@@ -754,8 +769,9 @@ def interrupted_once(monkeypatch, then=lambda: None):
     monkeypatch.setattr(claiming, "get", get)
 
 
-def test_a_job_claimed_before_the_engine_went_away_is_handed_out(bus, page, monkeypatch):
-    interrupted_once(monkeypatch)
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_job_claimed_before_the_engine_went_away_is_handed_out(bus, page, monkeypatch, times):
+    interrupted(monkeypatch, times)
     page.add("observation", "x")
     with working(bus) as (seen, ended):
         eventually(lambda: seen == ["x"])
@@ -777,7 +793,7 @@ def test_a_job_cleared_while_the_engine_was_away_is_skipped(bus, page, monkeypat
         handled.append(job.observation.content)
         job.resolve()
 
-    interrupted_once(monkeypatch, then=clear)
+    interrupted(monkeypatch, then=clear)
     with working(bus, handle) as (_, ended):
         eventually(lambda: handled)
     assert (handled, ended) == (["x"], [])

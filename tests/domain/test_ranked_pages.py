@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from scratchbus.work.ranked_pages import RankedPages
@@ -12,6 +12,7 @@ STEPS = st.lists(st.one_of(st.tuples(PAGES, st.integers(-3, 3)), st.tuples(PAGES
 
 
 @given(STEPS)
+@example([("a", 0), ("b", 0), ("a", 0)])
 def test_the_first_page_has_the_lowest_rank_and_longest_wait(steps):
     queue, model = RankedPages(), dict[str, int]()
     for page, rank in steps:
