@@ -39,6 +39,19 @@ def hasty_threads() -> Iterator[None]:
         sys.setswitchinterval(before)
 
 
+def test_a_cache_keeps_what_was_used_last() -> None:
+    cache: LRUCache[str] = LRUCache(2)
+    for name in "ab":
+        cache.put(name, name, 1)
+    assert cache.get("a") == "a"
+    cache.put("c", "c", 1)
+    assert [cache.get(name) for name in "abc"] == ["a", None, "c"]
+    cache.put("large", "larger than the cache", 3)
+    assert cache.get("large") == "larger than the cache"
+    cache.put("d", "d", 1)
+    assert cache.get("large") is None
+
+
 def test_threads_share_a_cache() -> None:
     cache: LRUCache[int] = LRUCache(50)
     problems: list[Exception] = []

@@ -329,6 +329,16 @@ def test_erase_deletes_its_dead_letters(bus: Bus, page: Page) -> None:
     assert [letter.subject == id for letter in bus.dead_letters()] == [False]
 
 
+def test_erase_deletes_dead_letters_that_are_to_be_delivered_again(bus: Bus, page: Page) -> None:
+    id = page.add("observation", "private").id
+    with bus.subscribe("router", max_attempts=1) as deliveries:
+        next(deliveries).fail(SECRET)
+    bus.retry_dead_letters("router")
+    assert keys_with(bus, SECRET)
+    page.erase(id, reason="asked for")
+    assert keys_with(bus, SECRET) == []
+
+
 def test_an_event_erased_while_it_is_handled_leaves_no_dead_letter(bus: Bus, page: Page) -> None:
     id = page.add("observation", SECRET).id
     with bus.subscribe("router", max_attempts=1) as deliveries:

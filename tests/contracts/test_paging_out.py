@@ -387,6 +387,19 @@ def test_only_old_final_documents_are_paged_out(bus, page):
     assert ("main", one.id) in documents(bus)
 
 
+@pytest.mark.damages_the_log
+@pytest.mark.engines(*ONE)
+def test_a_document_that_its_events_do_not_give_is_not_paged_out(bus, page):
+    added = fill(page)
+    project(bus)
+    names, forged = names_of(bus), added[1].id
+    stored = send(bus, "HGET", names.docs, forged)
+    send(bus, "HSET", names.docs, forged, stored.replace(b"story 1", b"another"))
+    assert page_all_out(bus) == 6
+    assert page.get(forged).content == "another"
+    assert [each.where.rpartition(" ")[2] for each in bus.verify().findings] == [forged]
+
+
 def test_paging_out_raises_the_state_form_that_older_code_refuses(bus, page, index_is, monkeypatch):
     fill(page)
     project(bus)

@@ -4,7 +4,7 @@ from math import inf
 
 import pytest
 
-from scratchbus.domain.events import Added, Claimed, Cleared, Linked, StatusChanged, Updated
+from scratchbus.domain.events import Added, Claimed, Cleared, Erased, Linked, Released, StatusChanged, Updated
 from scratchbus.domain.values import moment
 from scratchbus.projections import page_in_memory
 from scratchbus.projections.page_in_memory import PageInMemory
@@ -112,6 +112,19 @@ def test_active_is_by_priority_then_newest_first():
     assert ids(story.page.active(2)) == ["D", "B"]
 
 
+def test_an_observation_comes_back_in_its_order():
+    story = Story()
+    for subject in "ABC":
+        story.add(subject, tags=["a"])
+    assert ids(story.page.walk([("tag", "a")], None)) == ["C", "B", "A"]
+    story.append("A", status("pending_review"))
+    story.append("A", status("active"))
+    story.append("A", Updated(changes={"tags": []}, by="tool"))
+    story.append("A", Updated(changes={"tags": ["a"]}, by="tool"))
+    assert ids(story.page.active(None)) == ["C", "B", "A"]
+    assert ids(story.page.walk([("tag", "a")], None)) == ["C", "B", "A"]
+
+
 def test_a_walk_is_newest_first_and_starts_below_a_position():
     story = Story()
     for n in range(6):
@@ -136,6 +149,19 @@ def test_claims_and_lives_end_exactly_at_their_millisecond():
     story.page.advance(ends)
     assert (story.page.get("A").status, story.page.active(None)) == ("archived", [])
     assert story.page.next_ms == inf
+
+
+def test_a_backoff_ends_exactly_at_its_millisecond():
+    story = Story()
+    story.add("A")
+    story.append("A", Claimed(holder="me", ttl=60_000, by="tool"))
+    story.append("A", Released(backoff=10_000, by="tool"))
+    over = START + 3_000 + 10_000
+    assert story.page.next_ms == over
+    story.page.advance(over - 1)
+    assert story.page.get("A").not_before == moment(over)
+    story.page.advance(over)
+    assert story.page.get("A").not_before is None
 
 
 def test_an_expiry_between_milliseconds_is_rounded_up():
@@ -165,6 +191,15 @@ def test_a_cleared_observation_is_in_no_index():
     assert everything(story.page) == [[]] * 6
     assert not story.page.has(("tag", "a"))
     story.page.advance(START + 10_000_000)
+    assert everything(story.page) == [[]] * 6
+
+
+def test_an_erased_observation_is_in_no_index():
+    story = Story()
+    story.add("A", tags=["a"], owner="me", ttl=60_000)
+    before, after = story.append("A", Erased(reason="asked for", positions=[], version=2, by="tool"))
+    assert (before.id, after) == ("A", None)
+    assert story.page.get("A") is None
     assert everything(story.page) == [[]] * 6
 
 

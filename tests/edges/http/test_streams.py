@@ -12,7 +12,7 @@ from scratchbus import AsyncBus, BusPosition, Event
 from scratchbus.engine.steps import ask
 from scratchbus.http import streams as module
 from scratchbus.http.frames import EventFilter, vector_of
-from scratchbus.http.stream_group import EventStream
+from scratchbus.http.stream_group import EventStream, Group
 from scratchbus.http.streams import Streams
 from tests.waiting import PATIENCE
 
@@ -110,6 +110,15 @@ async def test_a_client_that_falls_behind_misses_no_event(embedded_url, monkeypa
         assert slow.ids == await ids_of(bus)
 
 
+def test_a_group_keeps_its_newest_chunk():
+    group, end = Group(EventFilter()), vector_of("5-1", 1)
+    for frames in (b"one", b"two"):
+        group.add(frames)
+        group.flush(end, limit=1)
+    assert (group.first, group.next) == (1, 2)
+    assert group.take(1) == (b"two", 2, end)
+
+
 class LateReader:
     """A bus whose followers get no events while its gate is closed, as in a busy process."""
 
@@ -172,6 +181,7 @@ async def test_the_stream_of_a_caller_that_became_invalid_ends(embedded_url, mon
         client.is_valid = False
         await until(client.task.done)
         assert not client.was_aborted
+        assert streams._groups == {}
 
 
 async def test_heartbeats_move_the_id_past_filtered_events(embedded_url, monkeypatch):
@@ -196,6 +206,42 @@ async def test_a_stream_reports_a_trimmed_log_and_continues(embedded_url):
         await fill(bus, 1)
         await until(lambda: client.kinds == ["position-lost", "added"])
         assert client.ids[0] != str(start)
+
+
+async def test_a_stream_that_lost_its_position_gets_no_event_from_before_the_new_one(embedded_url, monkeypatch):
+    for name in ("PER_STREAM", "MAX_TICK", "HEARTBEAT"):
+        monkeypatch.setattr(module, name, 3_600)
+    async with opened(embedded_url) as (bus, streams):
+
+        async def fill_and_read() -> str:
+            await fill(bus, 1)
+            end = await bus.position()
+            await until(lambda: streams._position == end.shards)
+            return str(end)
+
+        class BusyLog(LateReader):
+            """A log that gets another event while its start is read."""
+
+            async def events(self, *args: Any, follow: bool = False, **more: Any) -> AsyncIterator[Event]:
+                if not follow:
+                    await fill_and_read()
+                async for event in self._bus.events(*args, follow=follow, **more):
+                    yield event
+
+        async def own() -> AsyncBus:
+            return cast(AsyncBus, BusyLog(bus))
+
+        streams._own_bus = own
+        start = await bus.position()
+        await fill(bus, 5)
+        await bus.converse(_ask("XTRIM", bus.core.log.keys(0).log, "MAXLEN", 1))
+        client = Client(streams, start)
+        await until(lambda: client.kinds == ["position-lost"])
+        end = await fill_and_read()
+        streams._flush()
+        await until(lambda: "added" in client.kinds)
+        assert client.kinds == ["position-lost", "added"]
+        assert client.ids[-1] == end
 
 
 async def test_a_stream_reports_a_flushed_log_and_continues(embedded_url):
