@@ -232,6 +232,19 @@ def test_a_missing_sign_in_is_reported_once(open_console: Opened, served: Served
 
 
 @pytest.mark.browser
+def test_a_typed_token_signs_in(open_console: Opened, served: Served, tmp_path: Path) -> None:
+    """Its characters go into the field, where they are no keys of the console, and no part of the address."""
+    secret = McpTokens(tmp_path / "tokens.yaml").add("types", McpIdentity.of("types"), scopes=["read"])
+    with serve(served.url, tokens=tmp_path / "tokens.yaml") as strict:
+        window = open_console(strict, sees_failures=True).window
+        expect(window.get_by_text("You are not signed in.")).to_be_visible()
+        window.keyboard.type(secret)
+        window.keyboard.press("Enter")
+        expect(window.locator(".connection.live")).to_be_visible()
+        assert secret[:10] not in window.url
+
+
+@pytest.mark.browser
 def test_a_revoked_token_is_signed_out(open_console: Opened, served: Served, tmp_path: Path) -> None:
     """Revoking a token ends its stream, and the console asks for another token."""
     tokens = McpTokens(tmp_path / "tokens.yaml")

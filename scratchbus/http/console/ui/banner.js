@@ -1,5 +1,5 @@
 // What is wrong with the connection, and what happens next: below the header, and in a dialog, which covers the header.
-import { html, useState } from "../lib/base.js";
+import { html, useLayoutEffect, useRef, useState } from "../lib/base.js";
 import { write } from "../lib/api.js";
 import { connection, missing, noteState, probe } from "../lib/connection.js";
 import { visible } from "../lib/text.js";
@@ -25,10 +25,12 @@ export function Banner() {
     ${state === "signed-out" ? html`<${SignIn} secret=${secret} />` : html`<button type="button" onClick=${probe}>Try now</button>`}</div>`;
 }
 
-/** A field for a token or a key, which is kept in a cookie that scripts cannot read. */
+/** A field for a token or a key, which is kept in a cookie that scripts cannot read. It has the focus unless something else has. */
 function SignIn({ secret }) {
   const name = secret === "key" ? "Key" : "Token";
   const [error, setError] = useState(null);
+  const input = useRef(null);
+  useLayoutEffect(() => void (document.activeElement === document.body && input.current.focus()), []);
   const signIn = async (event) => {
     event.preventDefault();
     try {
@@ -38,7 +40,7 @@ function SignIn({ secret }) {
       setError(problem);
     }
   };
-  return html`<form onSubmit=${signIn}><input name="token" type="password" autocomplete="off" required aria-label=${name}
+  return html`<form onSubmit=${signIn}><input ref=${input} name="token" type="password" autocomplete="off" required aria-label=${name}
       aria-invalid=${error ? "true" : undefined} placeholder=${name} /><button type="submit">Sign in</button>
     ${error && html`<span class="field-error" role="alert">${error.status === 401 ? `This ${secret} is not valid here: it may be incomplete, ${secret === "key" ? "or of an earlier start" : "expired or revoked"}.` : messageOf(error)}</span>`}</form>`;
 }
