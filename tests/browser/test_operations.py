@@ -143,6 +143,7 @@ def test_a_lease_is_measured_from_now_while_the_past_is_shown(console: Console, 
         window = console.open(f"#/operations?at={yesterday}")
         lease = window.get_by_role("region", name="Subscriptions").get_by_role("row", name=re.compile("leased"))
         expect(lease.locator("time").first).to_have_text(re.compile(r"^\d+s$"))
+        expect(lease.locator("time").first).not_to_have_class(re.compile("soon"))  # a live consumer renews it in time
 
 
 @pytest.mark.browser

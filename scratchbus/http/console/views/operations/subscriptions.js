@@ -21,7 +21,7 @@ export function Subscriptions({ subscriptions, reload }) {
     { title: "Name", names: true, cell: (it) => html`<strong><${Text} value=${it.name} /></strong>${it.url && html` <small title=${visible(it.url)}>webhook</small>`}${it.dropped && html` <span class="status">dropped</span>`}` },
     { title: "Lag", number: true, cell: (it) => (it.lag ? html`<span class="behind">${number(it.lag)}</span>` : "0") },
     { title: "For", number: true, cell: (it) => (it.lag ? duration(it.lag_seconds * 1000) : "") },
-    { title: "Consumer", cell: (it) => it.holder ? html`<${Text} value=${it.holder} /> <small><${Countdown} until=${it.until} soon=${3000} over="lease over" fromNow /></small>` : html`<span class="quiet">nobody</span>` },
+    { title: "Consumer", cell: (it) => it.holder ? html`<${Text} value=${it.holder} /> <small><${Countdown} until=${it.until} soon=${0} over="" fromNow /></small>` : html`<span class="quiet">nobody</span>` },
     { title: "Takes", cell: (it) => html`<${Text} value=${filtersOf(it)} />` },
     { title: "Trying", cell: (it) => (it.trying ? html`<code>${it.trying}</code> <small>attempt ${it.attempts + 1}</small>` : "") },
     { title: "Dead letters", number: true, cell: (it) => (it.dead_letters ? html`<strong class="behind">${number(it.dead_letters)}</strong>` : "0") },
