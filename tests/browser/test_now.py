@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Route, expect
@@ -195,6 +196,23 @@ def test_an_unknown_page_offers_to_choose_another(console: Console, bus: Bus) ->
     window.get_by_role("button", name="Choose another page").click()
     window.get_by_role("dialog").get_by_role("button", name=re.compile("now:typed")).click()
     console.expect_rows("there")
+
+
+@pytest.mark.browser
+def test_an_empty_page_leads_to_others_and_to_a_first_observation(
+    own_server: Served, open_console: Opened, tmp_path: Path
+) -> None:
+    """A bus may use other pages than `main`, and other types than those that come with scratchbus."""
+    with Bus.connect(own_server.url, source="daemon") as bus:
+        (tmp_path / "types.yaml").write_text("types: {low: {priority: 10}, burst: {priority: 80}}")
+        bus.push_types(tmp_path / "types.yaml")
+        window = open_console(own_server).window
+        expect(window.locator("main pre")).to_contain_text("scratchbus add burst ")
+        expect(window.get_by_role("button", name="Choose another page")).to_have_count(0)
+        bus.page("desk").add("burst", "on the desk")
+        window.get_by_role("button", name="Choose another page").click()
+        window.get_by_role("dialog").get_by_role("button", name="desk").click()
+        expect(window.locator(".table-row", has_text="on the desk")).to_be_visible()
 
 
 @pytest.mark.browser

@@ -26,6 +26,9 @@ export const arePagesLoaded = signal(false);
 /** The observation types, {name: {priority, description, …}}. */
 export const types = signal({});
 
+/** The names of the types, the highest priority first. */
+export const typeNames = computed(() => Object.values(types.value).sort((a, b) => b.priority - a.priority).map(({ name }) => name));
+
 const asked = new Map(); // {last, kept} by resource: an answer that comes after that of a later request is dropped
 
 effect(() => {

@@ -2,7 +2,7 @@
 import { html, useEffect, useState } from "../lib/base.js";
 import { get, pagePath, Problem, write } from "../lib/api.js";
 import { changedFields, mayBecome, whole } from "../lib/observation.js";
-import { caller, may, page, types } from "../lib/state.js";
+import { caller, may, page, typeNames, types } from "../lib/state.js";
 import { count, Text, visible } from "../lib/text.js";
 import { isPast } from "../lib/time.js";
 import { Dialog, Field, openDialog, useKeyOf } from "./dialog.js";
@@ -152,7 +152,7 @@ function Ground({ observation, onChecked }) {
 const viewer = ({ session, agent, by }) => (session ? `session ${session}` : agent ? `agent ${agent}` : by);
 
 function AddForm({ given, onClose }) {
-  const names = Object.values(types.value).sort((a, b) => b.priority - a.priority).map(({ name }) => name);
+  const names = typeNames.value;
   const [values, setValues] = useState({ type: names.includes("observation") ? "observation" : names[0] ?? "", ...given });
   const [state, setState] = useState({ busy: false, error: null });
   const key = useKeyOf({ values, page: page.value });

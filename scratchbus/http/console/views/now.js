@@ -6,7 +6,7 @@ import { useLoad } from "../lib/load.js";
 import { allStatuses } from "../lib/observation.js";
 import { fits, parseQuery, toggleTerm } from "../lib/query.js";
 import { go, param } from "../lib/route.js";
-import { arePagesLoaded, may, page, pages, selected } from "../lib/state.js";
+import { arePagesLoaded, may, page, pages, selected, typeNames } from "../lib/state.js";
 import { count, countShown, Text, visible } from "../lib/text.js";
 import { isPast } from "../lib/time.js";
 import { narrow } from "../lib/screen.js";
@@ -131,9 +131,10 @@ function Nothing({ total }) {
   const options = optionsOf({ page: page.value === "main" ? "" : page.value, bus: status?.bus === "scratchbus" ? "" : status?.bus, url: status?.url.includes("***") ? "" : status?.url });
   const hasCommands = status ? !status.url.startsWith("memory:") : error !== null; // a bus in memory has no other process
   const isNew = page.value !== "main" && arePagesLoaded.value && !pages.value.some(({ name }) => name === page.value);
+  const areOthersOpen = pages.value.some(({ name, open }) => open > 0 && name !== page.value);
   return html`<${Empty} title=${isNew ? `No page is called ${visible(page.value)} yet` : `Nothing is open on the page ${visible(page.value)}`}>
     <p>${isNew ? "It begins with its first observation." : "What daemons and agents add appears here by itself, the most urgent first."}</p>
     ${may("publish") && html`<p><button type="button" class="primary" onClick=${() => addObservation()}>Add an observation</button></p>`}
-    ${hasCommands && html`<p>From a shell:</p><pre><${Text} value=${`scratchbus add risk_alert "Card 4242 was used in two countries" --source me${options}`} /></pre>`}
-    <p>${isNew ? html`<button type="button" onClick=${choosePage}>Choose another page</button>` : html`<button type="button" onClick=${() => setFilter("status:all")}>Show closed ones</button>`}</p><//>`;
+    ${hasCommands && html`<p>From a shell:</p><pre><${Text} value=${`scratchbus add ${typeNames.value[0] ?? "observation"} "Someone should look at this" --source me${options}`} /></pre>`}
+    <p>${(isNew || areOthersOpen) && html`<button type="button" onClick=${choosePage}>Choose another page</button>`} ${!isNew && html`<button type="button" onClick=${() => setFilter("status:all")}>Show closed ones</button>`}</p><//>`;
 }
