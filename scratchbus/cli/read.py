@@ -92,7 +92,8 @@ def active(invocation: Invocation, limit: int | None) -> None:
         found = opened.page.active(limit)
         is_full = len(found) == limit
         remaining = len(opened.page.active(len(found) + _MAX_COUNTED)) - len(found) if is_full else 0
-    invocation.out.listing(columns_at(), found, empty=f"Nothing is active; see all with {invocation.hint('list')}")
+    empty = f"Nothing is active; see all with {invocation.hint('list')}, or give another --page"
+    invocation.out.listing(columns_at(), found, empty=empty)
     if remaining > 0:
         invocation.out.remark(f"{_count_text(remaining)} more are active: show all without --limit")
 

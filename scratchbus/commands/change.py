@@ -196,9 +196,9 @@ def _target_status(lifecycle: Lifecycle, verb: str) -> str:
         return closed[0]
     if verb == "reopen":
         return lifecycle.initial[0]
+    statuses = ", ".join(closed if verb == "resolve" and closed else lifecycle.statuses)
     raise InvalidField(
-        "status",
-        f"lifecycle {lifecycle.name!r} has no {name!r}; use update(id, status=…) with: {', '.join(lifecycle.statuses)}",
+        "status", f"lifecycle {lifecycle.name!r} has no {name!r}; use update(id, status=…) with: {statuses}"
     )
 
 

@@ -30,7 +30,9 @@ def trace(state: BusState, page: str, action: str) -> Step[Trace]:
     for event in (yield from _events_at(state, positions)):
         motives.setdefault(event.subject, Motive(id=event.subject, by=event.by, at=event.at))
     if not motives:
-        raise NotFound(f"nothing on page {page!r} is linked to {action!r}; see the `links` of its observations")
+        raise NotFound(
+            f"nothing on page {page!r} is linked to {action!r}; check the page, and the `links` of its observations"
+        )
     observations = yield from _with_evidence(state, page, list(motives))
     return Trace(
         action=action,

@@ -174,7 +174,10 @@ class TypeInUse(Conflict):
 
     def __init__(self, name: str, open_count: int) -> None:
         found, them = ("1 open observation", "it") if open_count == 1 else (f"{open_count} open observations", "them")
-        super().__init__(f"type {name!r} has {found}; resolve or archive {them} first")
+        super().__init__(
+            f"type {name!r} has {found}; resolve or archive {them} first, or keep it with its lifecycle and add a type "
+            "of another name"
+        )
         self.type = name
         self.open = open_count
 

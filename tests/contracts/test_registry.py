@@ -120,7 +120,8 @@ def test_a_type_in_use_cannot_be_removed(bus, push):
     push(bus, TWO)
     story = bus.page("somewhere").add("build_passed", "x")
     with pytest.raises(
-        TypeInUse, match="'build_passed' has 1 open observation; resolve or archive it first"
+        TypeInUse,
+        match="'build_passed' has 1 open observation; resolve or archive it first, or keep it with its lifecycle",
     ) as refused:
         push(bus, ONE)
     assert (refused.value.type, refused.value.open) == ("build_passed", 1)

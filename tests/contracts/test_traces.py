@@ -77,7 +77,7 @@ def test_actions_belong_to_a_page_and_can_have_any_name(bus, page):
     for action in ("a", "a b", "a#b", "a>b@c", "b" * 256, "é"):
         page.link(on(page, action).id, action)
         assert lines(page.trace(action)) == [action]
-    with pytest.raises(NotFound, match="'other' is linked to 'a'"):
+    with pytest.raises(NotFound, match="'other' is linked to 'a'; check the page"):
         bus.page("other").trace("a")
     with pytest.raises(NotFound):
         page.trace("a ")

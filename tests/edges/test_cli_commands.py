@@ -218,6 +218,7 @@ def test_list_reports_how_many_more_match(cli: Cli, monkeypatch: pytest.MonkeyPa
 
 
 def test_active_is_ordered_by_priority(cli: Cli):
+    assert cli("active").err.endswith(", or give another --page\n")
     low, high = cli.add("low"), cli.add("high", type="risk_alert")
     cli.json("review", cli.add("waiting"))
     assert [each["id"] for each in cli.json("active").documents] == [high, low]
