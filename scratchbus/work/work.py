@@ -54,7 +54,7 @@ class Job(JobState):
         return self._bus.converse(self.transition_steps(change.ArchiveObservation, reason, event_id))
 
     def update(self, *, event_id: str | None = None, **changes: Unpack[ObservationPatch]) -> Observation:
-        """Replace its fields, like `Page.update`; the claim stays."""
+        """Replace its fields, like `Page.update`; the claim stays, unless the new status closes it."""
         return self._bus.converse(self.command_steps(change.Update, event_id, changes=changes))
 
     def link(self, action: str, *, event_id: str | None = None) -> Observation:

@@ -55,7 +55,7 @@ class AsyncJob(JobState):
         return await self._bus.converse(self.transition_steps(change.ArchiveObservation, reason, event_id))
 
     async def update(self, *, event_id: str | None = None, **changes: Unpack[ObservationPatch]) -> Observation:
-        """Replace its fields, like `Page.update`; the claim stays."""
+        """Replace its fields, like `Page.update`; the claim stays, unless the new status closes it."""
         return await self._bus.converse(self.command_steps(change.Update, event_id, changes=changes))
 
     async def link(self, action: str, *, event_id: str | None = None) -> Observation:
