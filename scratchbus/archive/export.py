@@ -86,11 +86,12 @@ def read_line(text: str | bytes, shards: int) -> tuple[RawEntry, Event, BusPosit
         raise invalid(problem, list(_ExportLine.model_fields)) from None
     except (ValueError, TypeError) as problem:  # a TypeError for a lone surrogate, which cannot be encoded
         raise InvalidInput(f"is not JSON: {problem}") from None
+    until = None if line.until is None else BusPosition.parse(line.until)
+    if until is not None and (wanted := len(until.shards)) != shards:
+        what = f"is of a bus with {wanted} shards, and this bus has {shards}"
+        raise InvalidInput(f"{what}; set SCRATCHBUS_SHARDS={wanted} and choose a new name for the bus")
     if line.shard >= shards:
         raise InvalidInput(f"is of shard {line.shard}; this bus has {shards} shards, numbered from 0")
-    until = None if line.until is None else BusPosition.parse(line.until)
-    if until is not None and len(until.shards) != shards:
-        raise InvalidInput(f"is of a bus with {len(until.shards)} shards; this bus has {shards}")
     index, total = map(int, line.batch.split("/"))
     if not index <= total <= MAX_BATCH:
         raise InvalidField("batch", f"{shown(line.batch)} is not i/n with n up to {MAX_BATCH:,}")
