@@ -6,7 +6,7 @@ import pytest
 
 from scratchbus import Bus, Page
 from scratchbus.errors import EngineError
-from scratchbus.eventlog.keys import PageKeys
+from scratchbus.eventlog.keys import PageKeys, shard_of
 from scratchbus.readmodel.verify.findings import Finding
 from scratchbus.scheduling.paging_out import page_out
 from tests.engines import ONE
@@ -60,6 +60,17 @@ def test_a_shard_that_the_bus_does_not_have_is_found(bus: Bus, page: Page) -> No
     what = f"is no shard of this bus, whose number of shards is {bus.core.log.shards}"
     what += f"; if that is wrong, restore {bus.core.log.keys(0).meta} from a backup"
     assert bus.verify().findings == [Finding("unknown", f"{other}*", what)]
+
+
+def test_a_number_of_shards_that_was_raised_is_found(bus: Bus, page: Page) -> None:
+    page.add("observation", "one")
+    shards = next(n for n in range(bus.core.log.shards + 1, 1_000) if shard_of("main", n) != bus.core.log.shard("main"))
+    send(bus, "HSET", bus.core.log.keys(0).meta, "shards", shards)
+    what = f"has events of a page of shard {shard_of('main', shards)}, as the bus has {shards} shards"
+    what += f"; if that is wrong, restore {bus.core.log.keys(0).meta} from a backup"
+    with Bus.connect(bus.settings.url, bus=bus.settings.bus, source="other") as other:
+        assert other.page("main").active() == []
+        assert other.verify().findings == [Finding("unknown", keys_of(bus).heads("main"), what)]
 
 
 def test_a_floor_that_cannot_be_read_is_found(bus: Bus, page: Page) -> None:

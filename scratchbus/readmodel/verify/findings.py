@@ -20,7 +20,7 @@ _ADVICE = {
         ),
         ("import", "import the same file again"),
         ("foreign", "find out who added it, then run `scratchbus repair`"),
-        ("unknown", "find out who wrote it; restore a backup if the number of shards was lost"),
+        ("unknown", "find out who wrote it; restore a backup if the number of shards was lost or changed"),
     )
     for kind in kinds.split()
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from scratchbus.engine.scans import find_keys
 from scratchbus.engine.steps import Step, ask, ask_all, batches
@@ -11,6 +11,7 @@ from scratchbus.errors import InvalidInput, shown
 from scratchbus.eventlog.below_floor import Floor
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import checkpoint_key
+from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.raw_entries import texts_of
 from scratchbus.readmodel.verify.findings import Verified
 from scratchbus.readmodel.verify.stored import StoredKeys
@@ -88,6 +89,15 @@ def check_other_shards(log: Log, verified: Verified) -> Step[None]:
     for tag in sorted(tags - known):
         what = f"is no shard of this bus, whose number of shards is {log.shards}"
         verified.add("unknown", f"{tag}*", f"{what}; if that is wrong, restore {keys.meta} from a backup")
+
+
+def check_pages(log: Log, shard: int, pages: Iterable[str], verified: Verified) -> None:
+    """Report pages whose events are not on their shard, so that no one finds them: the number of shards is wrong."""
+    for page in pages:
+        if (right := log.shard(page)) != shard:
+            what = f"has events of a page of shard {right}, as the bus has {log.shards} shards"
+            where = PageKeys(log.keys(shard), page).heads
+            verified.add("unknown", where, f"{what}; if that is wrong, restore {log.keys(0).meta} from a backup")
 
 
 def recognise(wanted: StoredKeys, verified: Verified, name: str) -> None:

@@ -27,7 +27,14 @@ from scratchbus.readmodel.rebuild import Progress
 from scratchbus.readmodel.scope import Core
 from scratchbus.readmodel.verify.ends import EndsCheck
 from scratchbus.readmodel.verify.findings import Verified
-from scratchbus.readmodel.verify.key_names import check_essential, check_other_shards, check_types, is_day, recognise
+from scratchbus.readmodel.verify.key_names import (
+    check_essential,
+    check_other_shards,
+    check_pages,
+    check_types,
+    is_day,
+    recognise,
+)
 from scratchbus.readmodel.verify.paged_out import PagedOutCheck
 from scratchbus.readmodel.verify.probe import Moved, Probe, ShardCheck, stored_end
 from scratchbus.readmodel.verify.stored import StoredKey, StoredKeys
@@ -114,6 +121,7 @@ class _Shard(ShardCheck):
         yield from EndsCheck(self._probe).run()
         base, tip = self._wanted.base, self._wanted.tip
         self._verified.pages = len(tip.pages)
+        check_pages(self._log, self._shard, tip.pages, self._verified)
         names = [PageKeys(self._keys, page, base.build) for page in tip.pages]
         self._verified.documents = sum(len(base.rows[each.docs]) + len(base.rows[each.memory]) for each in names)
 
