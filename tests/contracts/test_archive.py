@@ -1078,6 +1078,25 @@ def test_log_that_grew_past_its_archive_after_a_rewind_is_refused(bus, directory
 
 
 @pytest.mark.damages_the_log
+def test_verify_finds_another_event_at_the_position_of_the_last_archived_one(bus, directory):
+    keys = keys_of(bus)
+    with bus.subscribe("slow"):  # nothing is trimmed before it has read it
+        pass
+    fill(bus, 20)
+    (end,) = {Position.parse(run.end) for run in archive(bus) if run.events}
+    assert floor_of(bus).seq < end.seq
+    entries = send(bus, "XRANGE", keys.log, "-", "+")
+    send(bus, "DEL", keys.log)
+    for stream_id, fields in entries:
+        if stream_id.decode() == end.stream_id:
+            fields[fields.index(b"id") + 1] = b"another"
+        send(bus, "XADD", keys.log, stream_id, *fields)
+    (found,) = bus.verify().findings
+    assert (found.kind, found.where) == ("archive", str(directory))
+    assert re.match(rf"is beyond the log, which does not have event (\d/)?{end}: it was rewound", found.what)
+
+
+@pytest.mark.damages_the_log
 def test_archive_without_the_trimmed_events_is_refused(connect, bus, directory):
     fill(bus)
     archive(bus)

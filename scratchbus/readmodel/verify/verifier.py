@@ -20,7 +20,7 @@ from scratchbus.eventlog.checkpoint import checkpoint_key, read_unchecked
 from scratchbus.eventlog.gaps import erased_between, not_erased
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.lag import in_ms
-from scratchbus.eventlog.raw_entries import entry_position, text_of, texts_of
+from scratchbus.eventlog.raw_entries import entry_id, entry_position, text_of, texts_of
 from scratchbus.eventlog.retries import is_of
 from scratchbus.readmodel import snapshots
 from scratchbus.readmodel.rebuild import Progress
@@ -150,11 +150,15 @@ class _Shard(ShardCheck):
         """Check that the log had the last archived event."""
         try:
             end: Position = yield Fetch(partial(archive.last_until, self._shard, origin, 2**64))
+            archived = yield Fetch(partial(archive.at, self._shard, origin, [end] if end.seq else []))
         except (ArchiveDamaged, ArchiveForeign):
             return  # found already
         found = yield from ask(self._shard, "XRANGE", self._keys.log, end.stream_id, end.stream_id)
         floor = yield from read_floor(self._log, self._shard)  # afterwards: an archiver raises it before it trims
-        if end.seq > floor.position.seq and not found and (yield from not_erased(self._keys, [end])):
+        # after a failover to a clock that is behind, another event may have that position
+        is_other = found and archived and entry_id(found[0]) != entry_id(archived[0])
+        is_lost = is_other or (not found and (yield from not_erased(self._keys, [end])))
+        if end.seq > floor.position.seq and is_lost:
             what = f"is beyond the log, which does not have event {end}: it was rewound, or restored from an older"
             self._verified.add("archive", archive.where, f"{what} backup; `scratchbus log-archive run` says what to do")
 
