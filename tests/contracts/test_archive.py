@@ -474,6 +474,8 @@ def test_an_archiver_goes_on_after_one_that_ended_between_keeping_the_types_and_
     kept = keys_of(bus, "_bus").kept
     ((id, fields),) = send(bus, "XRANGE", kept, "-", "+")
     send(bus, "DEL", kept)
+    what = "is missing; it has the current types"
+    assert bus.verify().findings == [Finding("key", f"{kept} {id.decode()}", what)]
     send(bus, "XADD", kept, id, *fields[:-1], "forged")
     what = "is not the event that the archive has there"
     assert bus.verify().findings == [Finding("key", f"{kept} {id.decode()}", what)]

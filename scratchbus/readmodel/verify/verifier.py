@@ -18,7 +18,7 @@ from scratchbus.eventlog.archive_protocol import LogArchive
 from scratchbus.eventlog.below_floor import read_floor
 from scratchbus.eventlog.checkpoint import checkpoint_key, read_unchecked
 from scratchbus.eventlog.gaps import erased_between, not_erased
-from scratchbus.eventlog.keys import PageKeys
+from scratchbus.eventlog.keys import SYSTEM_PAGE, PageKeys
 from scratchbus.eventlog.lag import in_ms
 from scratchbus.eventlog.raw_entries import entry_id, entry_position, text_of, texts_of
 from scratchbus.eventlog.retries import is_of
@@ -40,6 +40,8 @@ from scratchbus.readmodel.verify.probe import Moved, Probe, ShardCheck, stored_e
 from scratchbus.readmodel.verify.stored import StoredKey, StoredKeys
 
 _AT_ONCE = 500  # members of a key per read
+
+_OF_BUS = ("types", "relations")  # the subjects whose last events every process needs
 
 
 def verify(core: Core, progress: Progress | None = None) -> Step[Verified]:
@@ -231,6 +233,15 @@ class _Shard(ShardCheck):
         for entry in entries:
             if entry not in found:
                 self._verified.add("key", f"{key} {text_of(entry[0])}", "is not the event that the archive has there")
+        # all of this is read at one moment, since an archiver copies such an entry before it trims it
+        subjects = self._wanted.tip.peek(SYSTEM_PAGE).subjects
+        lasts = {subject: subjects[subject].last for subject in _OF_BUS if subject in subjects}
+        kept, *live = yield from self._read(
+            [("XRANGE", key, "-", "+"), *(("XRANGE", self._keys.log, last, last) for last in lasts.values())]
+        )
+        for (subject, last), is_live in zip(lasts.items(), live, strict=True):
+            if not is_live and subjects[subject].last == last and last.encode() not in [entry[0] for entry in kept]:
+                self._verified.add("key", f"{key} {last}", f"is missing; it has the current {subject}")
 
     def _read_snapshots(self) -> Step[None]:
         """Check that all snapshots can be read."""
