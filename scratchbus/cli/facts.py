@@ -106,6 +106,7 @@ def retract(invocation: Invocation, facts: scratchbus.Facts, **options: Any) -> 
 @click.option("--object", "object", metavar="NAME", help="Only facts with this object.")
 @_at_option
 @_known_option
+@click.option("--distinct", is_flag=True, help="Show a fact that was asserted several times once, as last asserted.")
 @_limit(100)
 @_on_facts()
 def query(invocation: Invocation, facts: scratchbus.Facts, **options: Any) -> None:

@@ -72,6 +72,8 @@ def query(
     at: Moment | None = None,
     until: Position | None = None,
     limit: int | None = None,
+    *,
+    distinct: bool = False,
 ) -> Step[list[Fact]]:
     """Return the facts that are true at a time, as far as they were known at a position."""
     check_limit(limit)
@@ -80,16 +82,11 @@ def query(
     ]
     resolved = None if relation is None else (yield from relations_for(core, relation)).find(relation)
     ms = moment_of(at)
-    return (
-        yield from read_facts(
-            core, page, until, lambda known: known.find(known.now(ms), ends[0], resolved, ends[1], limit)
-        )
-    )
 
+    def find(known: KnownFacts) -> list[Fact]:
+        return known.find(known.now(ms), ends[0], resolved, ends[1], limit, distinct=distinct)
 
-def different(core: Core, page: str, maximum: int) -> Step[list[Fact]]:
-    """Return the facts that are true now; of identical ones, the last."""
-    return (yield from read_facts(core, page, None, lambda known: known.find_different(known.now(), maximum)))
+    return (yield from read_facts(core, page, until, find))
 
 
 def neighbours(

@@ -181,7 +181,7 @@ def _facts(core: Core, request: ContextRequest) -> Step[list[Fact]]:
     limit = fact_reads.most_in(request.budget, request.count)
     found: dict[str, Fact] = {}
     for scope in request.scopes:
-        for fact in (yield from fact_reads.different(core, page_of_scope(scope), limit)):
+        for fact in (yield from fact_reads.query(core, page_of_scope(scope), limit=limit, distinct=True)):
             found.setdefault(plain_entity(fact.triplet), fact)
     return list(found.values())
 

@@ -49,9 +49,10 @@ Listed = Annotated[list[FactAnswer], WithJsonSchema(_LISTED)]
 
 
 class FoundFacts(TypedDict):
-    """The facts true at that time, newest first."""
+    """The facts true at that time, newest first; equal ones once."""
 
     facts: Listed
+    has_more: NotRequired[Annotated[bool, Field(description="Raise `limit`, or ask more narrowly.")]]
     contested: NotRequired[Annotated[list[str], Field(description="What sources disagree on: none of it is true yet.")]]
 
 
@@ -119,13 +120,15 @@ class FactsTools(ToolGroup):
         limit: Limit = 20,
     ) -> FoundFacts:
         """Find true facts by any of their parts."""
-        found = await self._facts.query(subject, relation, object, at=at, limit=limit)
-        answer: FoundFacts = {"facts": _answers(found)}
-        names = [name.casefold() for name in (subject, object) if name is not None]
-        questions = [each.content for each in await self._facts.pending_review()]
-        contested = [each for each in questions if all(name in each.casefold() for name in names)]
-        if contested:
-            answer["contested"] = contested[:limit]
+        found = await self._facts.query(subject, relation, object, at=at, distinct=True, limit=limit + 1)
+        answer: FoundFacts = {"facts": _answers(found[:limit])}
+        if len(found) > limit:
+            answer["has_more"] = True
+        if not found:
+            questions = await self._facts.pending_review()
+            contested = [each.content for each in questions if _is_about(each, subject, object)]
+            if contested:
+                answer["contested"] = contested[:limit]
         return answer
 
     @tool("Find connections", READS)
@@ -154,6 +157,12 @@ class FactsTools(ToolGroup):
     async def explain_fact(self, id: str) -> Explanation:
         """Show who asserted a fact, its source text and evidence, and what ended or contests it."""
         return {"explanation": (await self._facts.why(id)).text()}
+
+
+def _is_about(question: scratchbus.Observation, subject: str | None, object: str | None) -> bool:
+    """Return whether a question about contested facts names these entities."""
+    is_subject = subject is None or question.context["subject"].casefold() == subject.casefold()
+    return is_subject and (object is None or object.casefold() in question.content.casefold())
 
 
 def _answers(facts: Sequence[scratchbus.Fact]) -> list[FactAnswer]:

@@ -71,15 +71,18 @@ class Facts(PageMemory):
         *,
         at: Moment | None = None,
         known_at: timetravel.When | None = None,
+        distinct: bool = False,
         limit: int | None = 100,
     ) -> list[Fact]:
         """Return the facts true at a moment, last asserted first.
 
         With a subject or an object and a transitive relation, follow the relation, and return one fact for each entity
         that it leads to, the nearest first.
-        A relation may be given by its inverse. The names of entities ignore case. Raises InvalidPosition.
+        A relation may be given by its inverse. The names of entities ignore case. With `distinct`, a fact that was
+        asserted several times is returned once, as last asserted. Raises InvalidPosition.
         """
-        return self._do(fact_reads.query, subject, relation, object, at, self._until(known_at), limit)
+        until = self._until(known_at)
+        return self._do(fact_reads.query, subject, relation, object, at, until, limit, distinct=distinct)
 
     def neighbours(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterator
 from itertools import islice
 from typing import Final
 
@@ -22,48 +22,50 @@ class KnownFacts(FactValidity):
     """The facts of an index that were known at a position (seq) of its log, under the names of entities until then."""
 
     def find(
-        self, at: int, subject: str | None, read: NamedRelation | None, object: str | None, limit: int | None
+        self,
+        at: int,
+        subject: str | None = None,
+        read: NamedRelation | None = None,
+        object: str | None = None,
+        limit: int | None = None,
+        *,
+        distinct: bool = False,
     ) -> list[Fact]:
-        """Return the facts that are true at a time, the last asserted first; of a chain the nearest first."""
-        return [self._fact(edge.seq) for edge in islice(self._true_edges(at, subject, read, object), limit)]
+        """Return the facts that are true at a time, the last asserted first; of a chain the nearest first.
 
-    def find_different(self, at: int, maximum: int | None) -> list[Fact]:
-        """Return the facts that are true at a time; of identical ones, the last asserted."""
-        return [
-            self._fact(edge.seq) for edge in islice(self._different(self._true_edges(at, None, None, None)), maximum)
-        ]
+        With `distinct`, return the last asserted of equal ones.
+        """
+        found = self._true_edges(at, subject, read, object, distinct=distinct)
+        return [self._fact(edge.seq) for edge in islice(found, limit)]
 
     def find_and_count(self, at: int, subject: str | None, maximum: int) -> tuple[list[Fact], int]:
         """Return the first different facts that are true at a time, and how many there are in all."""
-        found = list(self._different(self._true_edges(at, subject, None, None)))
+        found = list(self._true_edges(at, subject, None, None, distinct=True))
         return [self._fact(edge.seq) for edge in found[:maximum]], len(found)
 
-    def _different(self, edges: Iterable[Edge]) -> Iterator[Edge]:
-        """Yield the edges that differ from all before them."""
-        seen = set[tuple[str, int, int]]()
-        for edge in edges:
-            ends = self._entity(edge.subject), self._entity(edge.object)
-            left, right = sorted(ends) if edge.side != WHOLE else ends
-            if edge.relation == SAME_AS:
-                left, right = sorted((edge.subject, edge.object))
-            if (edge.relation, left, right) not in seen:
-                seen.add((edge.relation, left, right))
-                yield edge
-
     def _true_edges(
-        self, at: int, subject: str | None, read: NamedRelation | None, object: str | None
+        self, at: int, subject: str | None, read: NamedRelation | None, object: str | None, *, distinct: bool
     ) -> Iterator[Edge]:
-        """Yield each fact that is true at a time, from one of its sides."""
+        """Yield each fact that is true at a time, from one of its sides; with `distinct`, one of equal facts."""
         if read is not None and read.is_inverse:
             subject, object = object, subject
         start, end = (None if name is None else self._index.entity(name) for name in (subject, object))
         if (start is None and subject is not None) or (end is None and object is not None):
             return
-        seen = set[int]()
+        seen = set[Hashable]()
         for edge in self._find(at, start, read.relation if read is not None else None, end):
-            if edge.seq not in seen and self._is_true(edge, at):
-                seen.add(edge.seq)
+            key: Hashable = self._content(edge) if distinct else edge.seq
+            if key not in seen and self._is_true(edge, at):
+                seen.add(key)
                 yield edge
+
+    def _content(self, edge: Edge) -> tuple[str, int, int]:
+        """Return what equal facts have in common: their relation and entities, in either order if it is symmetric."""
+        if edge.relation == SAME_AS:
+            ends = edge.subject, edge.object  # which are one entity
+        else:
+            ends = self._entity(edge.subject), self._entity(edge.object)
+        return edge.relation, *(ends if edge.side == WHOLE or ends[0] < ends[1] else ends[::-1])
 
     def _find(self, at: int, start: int | None, relation: Relation | None, end: int | None) -> Iterator[Edge]:
         """Yield the candidate facts."""

@@ -53,6 +53,13 @@ def test_facts_are_ingested_and_connected(cli: Cli, scope: tuple[str, str]):
     assert "> Heron -> uses -> Docker" in cli("context", *scope).out
 
 
+def test_distinct_facts_are_shown_once(cli: Cli, scope: tuple[str, str]):
+    for _ in range(2):
+        again = cli.json("facts", "assert", *scope, "App", "uses", "Docker").document
+    assert len(cli.json("facts", "query", *scope).documents) == 2
+    assert cli.json("facts", "query", *scope, "--distinct").documents == [again]
+
+
 def test_invalid_facts_commands_have_their_exit_codes(cli: Cli, scope: tuple[str, str]):
     wrong = cli("facts", "assert", *scope, "App", "usess", "Docker")
     assert (wrong.code, "did you mean 'uses'" in wrong.err) == (5, True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from scratchbus.domain.knowledge import Span
 from scratchbus.domain.relation_registry import NamedRelation
 from scratchbus.domain.values import millis
-from scratchbus.readmodel.fact_index import NOW, FactIndex
+from scratchbus.readmodel.fact_index import NOW, Edge, FactIndex
 from scratchbus.readmodel.known_facts import KnownFacts
 from tests.memory.fact_log import RELATIONS, Log, day
 
@@ -128,6 +129,24 @@ def test_a_query_at_a_moment_agrees_with_the_timelines(story, number):
             assert found == [*expected]
     everything = [fact.id for fact in known.find(at, None, None, None, None) if fact.relation in SINGLE]
     assert set(everything) == {span.fact.id for span in spans(play(story).index()) if span.holds(day(number))}
+
+
+def test_a_distinct_query_reads_no_further_than_its_limit(monkeypatch):
+    log = Log()
+    for name in ("old", "Redis", "Docker", "Docker", "Docker"):
+        log.assert_fact("app", "uses", name)
+    index, rows = log.index(), list[Edge]()
+    edges = FactIndex.edges
+
+    def noted(*given: Any) -> Iterator[Edge]:
+        for edge in edges(*given):
+            rows.append(edge)
+            yield edge
+
+    monkeypatch.setattr(FactIndex, "edges", noted)
+    facts = [fact.object for fact in KnownFacts(index).find(index.newest, "app", limit=2, distinct=True)]
+    assert facts == ["Docker", "Redis"]
+    assert [edge.seq for edge in rows] == [5, 4, 3, 2]
 
 
 @settings(max_examples=20)

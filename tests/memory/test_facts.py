@@ -236,6 +236,49 @@ def test_facts_are_listed_newest_first(facts):
     assert triplets(facts.query(relation="uses", limit=2)) == ["e -> uses -> f", "c -> uses -> d"]
 
 
+def test_a_distinct_query_returns_the_last_of_equal_facts(facts):
+    facts.ingest("App -> uses -> Redis\nApp -> uses -> nginx\napi -> uses -> Docker")
+    for name in ("Docker", "docker", "DOCKER"):
+        last = facts.assert_fact("app", "Works with", name)
+    assert len(facts.query("App")) == 5
+    assert triplets(facts.query("App", limit=2)) == ["app -> uses -> DOCKER", "app -> uses -> docker"]
+    assert triplets(facts.query("App", distinct=True, limit=2)) == ["app -> uses -> DOCKER", "App -> uses -> nginx"]
+    inverse = ["app -> uses -> DOCKER", "api -> uses -> Docker"]
+    assert triplets(facts.query(object="docker", distinct=True)) == inverse
+    assert triplets(facts.query("docker", "used_by", distinct=True)) == inverse
+    assert facts.query("app", "uses", "docker", distinct=True) == [last]
+    assert len(facts.query(relation="uses", distinct=True)) == len(facts.query(distinct=True)) == 4
+
+
+def test_a_distinct_query_has_the_facts_of_its_moment(facts):
+    first = facts.assert_fact("App", "uses", "Docker", valid_at="2025-01-01", invalid_at="2026-01-01")
+    second = facts.assert_fact("App", "uses", "Docker", valid_at="2026-02-01")
+    third = facts.assert_fact("App", "uses", "Docker", valid_at="2026-02-01")
+    assert facts.query("App", distinct=True) == [third]
+    assert facts.query("App", at="2025-06-01", distinct=True) == [first]
+    assert facts.query("App", known_at=second.position, distinct=True) == [second]
+    facts.retract(third.id, "wrong")
+    assert facts.query("App", distinct=True) == [second]
+
+
+def test_equal_facts_hold_both_ways_and_along_chains(facts):
+    facts.assert_fact("Ann", "knows", "Bob")
+    again = facts.assert_fact("Bob", "knows", "Ann")
+    assert facts.query("Ann", distinct=True) == facts.query(object="Ann", distinct=True) == [again]
+    assert facts.query(distinct=True) == [again]
+    facts.same_as("Ann", "Dr. Ann")
+    named = facts.assert_fact("Bob", "knows", "Dr. Ann")
+    assert facts.query("Bob", "knows", distinct=True) == [named]
+    for _ in range(2):
+        facts.ingest("a -> depends_on -> b\nb -> depends_on -> c\nb -> uses -> a\na -> uses -> b")
+    assert triplets(facts.query("a", object="b", distinct=True)) == ["a -> uses -> b", "a -> depends_on -> b"]
+    assert triplets(facts.query(relation="uses", distinct=True)) == ["a -> uses -> b", "b -> uses -> a"]
+    chain = ["b -> depends_on -> c", "a -> depends_on -> b"]
+    assert triplets(facts.query(relation="depends_on", distinct=True)) == chain
+    assert triplets(facts.query("c", "needed_by", distinct=True)) == chain
+    assert triplets(facts.query("a", "depends_on", "c", distinct=True)) == chain[::-1]
+
+
 # -- names -------------------------------------------------------------------------------------------------------------
 
 

@@ -97,6 +97,7 @@ async def query_facts(
     object: AskedEntity = None,
     at: At = None,
     known_at: KnownAt = None,
+    distinct: Annotated[bool, Query(description="Whether to return one of equal facts, as last asserted.")] = False,
     limit: Limit = 100,
 ) -> Response:
     """Return the facts that are true at a moment, the last asserted first.
@@ -104,7 +105,8 @@ async def query_facts(
     With a subject or an object and a transitive relation, also those that it leads on to, the nearest first.
     """
     facts = bus.facts(scope)
-    return _listing(await facts.query(subject, relation, object, at=at, known_at=known_at, limit=limit))
+    found = await facts.query(subject, relation, object, at=at, known_at=known_at, distinct=distinct, limit=limit)
+    return _listing(found)
 
 
 @router.post(PATH, status_code=201, responses={201: fact_answers.ASSERTED})

@@ -94,6 +94,16 @@ def test_inverse_and_transitive_relations_are_followed(http, facts):
     assert near[0]["fact"]["subject"] == "shop"
 
 
+def test_distinct_facts_are_returned_once(http, facts):
+    assert_fact(http, facts, "shop", "uses", "Redis")
+    for _ in range(2):
+        last = assert_fact(http, facts, "shop", "uses", "Docker")
+    assert len(http.get(facts, params={"distinct": "false"}).json()["items"]) == 3
+    found = http.get(facts, params={"distinct": "true", "limit": 2})
+    assert triplets(found) == ["shop uses Docker", "shop uses Redis"]
+    assert found.json()["items"][0] == last
+
+
 def test_a_retracted_fact_keeps_its_history(http, facts):
     fact = assert_fact(http, facts, "api", "runs_on", "Node 26")
     gone = http.post(f"{facts}/{fact['id']}/retract", json={"reason": "it was misread"})

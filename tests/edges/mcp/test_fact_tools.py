@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from unittest.mock import Mock
+
+import pytest
+
+from scratchbus.readmodel.fact_index import FactIndex
 from tests.edges.mcp.conftest import Connect, tool_names
 
 
@@ -29,10 +34,36 @@ async def test_contested_facts_are_shown_to_those_who_assert_or_query_them(conne
         )
         assert ("contested" in first, second["contested"]) == (False, question)
         assert await agent.do("query_facts", subject="app") == {"facts": [], "contested": [question]}
-        assert await agent.do("query_facts", subject="Shop") == {"facts": []}
+        assert await agent.do("query_facts", object="node 24") == {"facts": [], "contested": [question]}
+        for other in ({"subject": "Shop"}, {"subject": "App", "object": "Node 26"}):
+            assert await agent.do("query_facts", **other) == {"facts": []}
         await critic.do("retract_fact", id=first["id"], reason="misread")
         found = await agent.do("query_facts", subject="App")
         assert ([each["id"] for each in found["facts"]], "contested" in found) == ([second["id"]], False)
+
+
+async def test_a_fact_asserted_again_hides_no_other(connect: Connect, page_name: str):
+    async with connect(page=page_name) as agent:
+        await agent.do("assert_fact", subject="App", relation="uses", object="Redis")
+        for name in ("Docker", "docker", "DOCKER"):
+            last = await agent.do("assert_fact", subject="app", relation="uses", object=name)
+        found = await agent.do("query_facts", subject="App", limit=2)
+        assert [each["object"] for each in found["facts"]] == ["DOCKER", "Redis"]
+        assert found == {"facts": [last, found["facts"][1]]}  # an equal fact is no more
+
+
+async def test_query_facts_says_whether_there_are_more(
+    connect: Connect, page_name: str, monkeypatch: pytest.MonkeyPatch
+):
+    async with connect(page=page_name) as agent:
+        for name in ("nginx", "Docker", "Redis", "Docker"):
+            await agent.do("assert_fact", subject="App", relation="uses", object=name)
+        fact_at = Mock(side_effect=FactIndex.fact_at, autospec=True)
+        monkeypatch.setattr(FactIndex, "fact_at", lambda index, seq: fact_at(index, seq))
+        found = await agent.do("query_facts", subject="App", limit=1)
+        assert ([each["object"] for each in found["facts"]], found["has_more"]) == (["Docker"], True)
+        assert fact_at.call_count == 2
+        assert "has_more" not in await agent.do("query_facts", subject="App", limit=3)
 
 
 async def test_find_connections_finds_paths_and_neighbours(connect: Connect, page_name: str):
