@@ -19,6 +19,7 @@ from scratchbus.daemon.exit_codes import exit_code as exit_code
 from scratchbus.daemon.exporter_options import metrics_options as metrics_options
 from scratchbus.daemon.exporter_options import start_exporter as start_exporter
 from scratchbus.daemon.late_logging import configure_logging_late as configure_logging_late
+from scratchbus.daemon.lingering import LingeringTransport as LingeringTransport
 from scratchbus.daemon.listening import Listener as Listener
 from scratchbus.daemon.listening import check_address as check_address
 from scratchbus.daemon.listening import exit_within as exit_within

@@ -11,7 +11,7 @@ import httptools
 from starlette.types import ASGIApp, Receive
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from scratchbus.http.lingering import LingeringTransport
+from scratchbus.daemon import LingeringTransport
 from scratchbus.http.peer_users import NOBODY, uid_of
 from scratchbus.http.problems import Refusal, refusal
 

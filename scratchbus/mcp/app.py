@@ -12,10 +12,11 @@ import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 from weakref import WeakValueDictionary
 
 import anyio
+import h11
 import uvicorn
 from anyio.abc import TaskGroup, TaskStatus
 from mcp.server.auth.middleware.auth_context import AuthContextMiddleware
@@ -33,7 +34,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from scratchbus.daemon import LimitedLogger, TokenChecks, TooManyWrong, exit_within, stderr_logger
+from scratchbus.daemon import LimitedLogger, LingeringTransport, TokenChecks, TooManyWrong, exit_within, stderr_logger
 from scratchbus.errors import ScratchbusError, SettingsError, for_clients
 from scratchbus.mcp.access_tokens import Token, Tokens
 from scratchbus.mcp.identity import GROUPS, Identity, groups_of
@@ -222,7 +223,8 @@ class _Protocol(H11Protocol):
     """HTTP as uvicorn speaks it with h11, which limits heads to 64 KiB. It closes connections without a request."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn declares it
-        super().connection_made(transport)
+        self._lingering = LingeringTransport(transport)
+        super().connection_made(cast(asyncio.Transport, self._lingering))
         self._seen: tuple[object, bool] = (None, True)  # the request at the last look, and whether it was answered
         self._looks = 0  # how often this was seen again
         self._look = self.loop.call_later(HEAD_SECONDS, self._end_idle)
@@ -230,6 +232,26 @@ class _Protocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._look.cancel()
         super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            self._lingering.discard(data)
+        else:
+            super().data_received(data)
+
+    def handle_events(self) -> None:
+        super().handle_events()
+        self._lingering.in_body = self.conn.their_state is h11.SEND_BODY
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse an invalid request, unless it or one before it has an answer or a part of one."""
+        if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
+            super().send_400_response(msg)
+        request: RequestResponseCycle | None = self.cycle
+        if request is not None and not request.response_complete:
+            request.disconnected = True
+            request.message_event.set()
+        self.transport.close()
 
     def _end_idle(self) -> None:
         """Close the connection if it has sent no request since the last look, or not the whole body of one."""
@@ -239,6 +261,8 @@ class _Protocol(H11Protocol):
         self._looks = 0 if seen != self._seen or self.flow.read_paused else self._looks + 1
         is_late = is_idle or (request is not None and request.more_body and self._looks >= _LOOKS)
         if self._looks and is_late:
+            if not is_idle:
+                self._lingering.stop_lingering()  # there is no answer to be read
             self.transport.close()
             return
         self._look = self.loop.call_later(HEAD_SECONDS, self._end_idle)

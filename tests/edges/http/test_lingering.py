@@ -10,6 +10,7 @@ from asyncio import TimerHandle
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
+from unittest.mock import Mock
 from urllib.parse import urlsplit
 
 import pytest
@@ -17,7 +18,8 @@ import trustme
 from fastapi import Request, Response
 from starlette.requests import ClientDisconnect
 
-from scratchbus.http import client_connections, lingering, problems
+from scratchbus.daemon import LingeringTransport, lingering
+from scratchbus.http import client_connections, problems
 from scratchbus.http.client_connections import Protocol
 from scratchbus.http.guard import MAX_PUBLIC_BODY
 from tests.edges.http.conftest import Served, serving_here
@@ -198,6 +200,28 @@ class TestLimits:
         with connected(here) as connection:
             connection.sendall(head(here.url, *TOO_LONG))
             eventually(lambda: is_lost(connection))
+
+    def test_a_client_that_sends_slowly_is_kept(self, monkeypatch):
+        clock = Mock(**{"time.return_value": 0.0})
+        monkeypatch.setattr(lingering, "get_running_loop", lambda: clock)
+        connection = Mock(**{"is_closing.return_value": False})
+        transport = LingeringTransport(connection)
+
+        def look() -> float:
+            """Let the time of the next look come, and return it."""
+            at: float
+            at, check = clock.call_at.call_args.args
+            clock.time.return_value = at
+            check()
+            return at
+
+        transport.linger()
+        clock.time.return_value = 1.5
+        transport.discard(b" ")
+        assert look() == lingering.IDLE_SECONDS
+        connection.close.assert_not_called()
+        assert look() == 1.5 + lingering.IDLE_SECONDS
+        connection.close.assert_called_once()
 
     def test_a_client_that_leaves_is_dropped(self, here, limited, is_lost):
         with connected(here) as connection:
