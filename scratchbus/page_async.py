@@ -200,11 +200,12 @@ class AsyncPage:
     ) -> Observation:
         """Replace fields: content, status, owner, confidence, context, tags, metadata, expires_at, blocked_by.
 
-        Pass them as keywords, as one mapping `patch`, or both; a keyword overrides the mapping. `not_before` moves the
-        time when it becomes active or, if it recurs, its next slot; None makes it active now. `every` changes how often
-        it recurs, from now or from the `not_before` given with it. `remind_at` moves a reminder. If `expected_version`
-        is given and is not the current version, VersionConflict is raised. Raises UnknownField, ReadOnlyField and
-        InvalidField, and InvalidTransition for a status, or when scheduling an observation that is not open.
+        Pass them as keywords, as one mapping `patch`, or both; a keyword overrides the mapping. `reason` says why the
+        status changes. `not_before` moves the time when it becomes active or, if it recurs, its next slot; None makes
+        it active now. `every` changes how often it recurs, from now or from the `not_before` given with it. `remind_at`
+        moves a reminder. If `expected_version` is given and is not the current version, VersionConflict is raised.
+        Raises UnknownField, ReadOnlyField and InvalidField, and InvalidTransition for a status, or when scheduling an
+        observation that is not open.
         """
         if patch is not None:
             changes = change.merged(patch, changes)

@@ -117,6 +117,7 @@ _GUARDS = {"expected_version", "fence", "event_id"}
 @click.argument("id", metavar="ID")
 @click.option("--content", metavar="TEXT", help="Its new content; - reads it from standard input.")
 @click.option("--status", shell_complete=statuses, help="Its new status, which the lifecycle of its type must allow.")
+@click.option("--reason", metavar="TEXT", help="Why its status changes.")
 @click.option("--owner", metavar="TEXT", help="Its new owner; an empty text removes it.")
 @click.option("--confidence", type=float, metavar="X", help="Its new confidence, from 0 to 1.")
 @click.option("--tag", "tags", multiple=True, help="Its new tags; repeatable. An empty text removes all.")

@@ -29,6 +29,7 @@ from scratchbus.readmodel.history import check_not_erased
 from scratchbus.readmodel.queries import get
 from scratchbus.readmodel.scope import Core
 
+_OF_STATUS = ("status", "reason")  # what a change of status has, and not `Updated`
 _REASONS: dict[str, ReasonCode] = {
     "pending_review": "reviewed",
     "resolved": "resolved",
@@ -62,7 +63,7 @@ class Update(Command):
     def decide(self, occasion: Occasion, before: Observation | None, kind: ObservationType | None) -> list[Write]:
         """See `Command`."""
         writes: list[Write] = []
-        fields = {name: settle(value) for name, value in self.changes.items() if name != "status"}
+        fields = {name: settle(value) for name, value in self.changes.items() if name not in _OF_STATUS}
         if fields:
             schedule = Rescheduled({}, frozenset())
             if before is not None and not FIELDS.isdisjoint(fields):
@@ -97,7 +98,8 @@ class Update(Command):
             suffix = "/status" if writes else ""
             if not self.continues_lifetime:
                 occasion = occasion._replace(lifetime=Lifetime(end=self.changes["expires_at"]))
-            write = _status_write(self, occasion, before, kind, self.changes["status"], suffix=suffix)
+            status, reason = self.changes["status"], self.changes.get("reason")
+            write = _status_write(self, occasion, before, kind, status, reason, suffix)
             write.version = None if self.expected_version is None else self.expected_version + len(writes)
             writes.append(write)
             writes += resumed(occasion, before, kind, write.status_class, len(writes))

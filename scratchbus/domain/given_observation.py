@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import CoreSchema, SchemaValidator, core_schema
 
-from scratchbus.domain.checks import check_label
+from scratchbus.domain.checks import check_label, check_reason
 from scratchbus.domain.models import checked, optional_fields, refusal_in
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.observation_models import UPDATABLE, NewObservation, ObservationFields
@@ -52,6 +52,8 @@ def check_patch(changes: Mapping[str, Any]) -> dict[str, Any]:
             raise (ReadOnlyField if name in known else UnknownField)(key_text(name), UPDATABLE)
     if not changes:
         raise InvalidField("changes", f"nothing to update; give one of: {', '.join(UPDATABLE)}")
+    if "reason" in changes and "status" not in changes:
+        raise InvalidField("reason", "says why the status changes; give the new status too")
     try:
         return _patch().validate_python(changes)  # type: ignore[no-any-return]  # it is a dict of these
     except ValidationError as error:
@@ -62,6 +64,8 @@ def _change_of(name: str) -> CoreSchema:
     """Return the check of a field's new value: that of an addition; for an optional field, None removes it."""
     if name == "status":  # unlike in an addition, it may not be None
         return core_schema.no_info_plain_validator_function(partial(check_label, name))
+    if name == "reason":
+        return core_schema.no_info_plain_validator_function(check_reason)
     schema = checked(NewObservation.model_fields[name])
     return core_schema.nullable_schema(schema) if name in _REMOVABLE else schema
 

@@ -164,11 +164,12 @@ class ObservationPatch(TypedDict, total=False):
     """The keywords of `Page.update` and `Job.update`, each with its type; a field that is left out stays as it is.
 
     `owner`, `expires_at`, `not_before` and `remind_at` may be None, which removes them. A `status` follows the
-    lifecycle of the type.
+    lifecycle of the type; a `reason` says why it changes.
     """
 
     content: str | BaseModel
     status: str
+    reason: str
     owner: str | None
     confidence: float
     context: Mapping[str, Any] | BaseModel

@@ -109,6 +109,7 @@ _BY: Final = or_null(SOURCE) | {"description": "The holder of the claim; you, un
 _CHANGES: Final[dict[str, Schema]] = {
     "content": _CONTENT,
     "status": LABEL,
+    "reason": _REASON | {"description": "Why the status changes."},
     "owner": or_null(LABEL),
     "confidence": _CONFIDENCE,
     "context": or_null(OBJECT),
@@ -126,6 +127,7 @@ PATCH: Final = component(
         **record((), None, **_CHANGES, fence=_FENCE),
         "description": "The fields to replace, at least one.",
         **any_of(*({"required": [name]} for name in _CHANGES)),
+        "dependentRequired": {"reason": ["status"]},
     },
 )
 _WHY: Final = component("Reason", record(reason=_REASON, fence=_FENCE))

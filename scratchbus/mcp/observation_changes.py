@@ -38,6 +38,7 @@ class ObservationChanges(ToolGroup):
         id: Id,
         content: str | None = None,
         status: Annotated[str | None, Field(description="pending_review: doubtful; active: reopen.")] = None,
+        reason: Reason = None,
         owner: str | None = None,
         confidence: Again = None,
         tags: list[str] | None = None,
@@ -51,7 +52,8 @@ class ObservationChanges(ToolGroup):
         event_id: EventId = None,
     ) -> ObservationAnswer:
         """Change the fields you pass."""
-        fields: dict[str, Any] = {"content": content, "status": status, "owner": owner, "confidence": confidence}
+        fields: dict[str, Any] = {"content": content, "status": status, "reason": reason, "owner": owner}
+        fields |= {"confidence": confidence}
         fields |= {"tags": tags, "context": context, "metadata": metadata, "expires_at": expires_at}
         fields["not_before"] = not_before
         changes = {name: value for name, value in fields.items() if value is not None}

@@ -12,12 +12,12 @@ from scratchbus.mcp.tool_parameters import TYPES, Tags
 Id = str
 TypeName = Annotated[str, Field(json_schema_extra={TYPES: True})]
 KnownType = Annotated[str, Field(json_schema_extra={TYPES: False})]
-Content = Annotated[str, Field(description="One or a few sentences.")]
+Content = Annotated[str, Field(description="A few sentences.")]
 Confidence = Annotated[float | None, Field(ge=0, le=1)]
 Again = Annotated[float | None, WithJsonSchema({"type": "number"}), Field(ge=0, le=1)]
 Context = Annotated[dict[str, Any] | None, WithJsonSchema({"type": "object"})]
 Metadata = Context
-Owner = Annotated[str | None, Field(description="Who is to handle it.")]
+Owner = Annotated[str | None, Field(description="Who handles it.")]
 # With bool, true stays what it is and is refused by the bus; without, it would be a second.
 Lasting = Annotated[
     int | str | bool | None, WithJsonSchema({"type": "string"}), Field(description='As "2h", "7d", "never".')

@@ -63,7 +63,7 @@ class ObservationTools(ToolGroup):
         metadata: Metadata = None,
         dedupe_key: Annotated[str | None, Field(description="Counts an open one again.")] = None,
         times: Times = 1,
-        evidence: Annotated[list[str] | None, Field(description="Ids that support it.")] = None,
+        evidence: Annotated[list[str] | None, Field(description="Ids supporting it.")] = None,
         blocked_by: list[str] | None = None,
         not_before: When = None,
         event_id: EventId = None,

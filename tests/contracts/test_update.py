@@ -7,6 +7,7 @@ import pytest
 from scratchbus import NewObservation, Observation, ObservationPatch, Page
 from scratchbus.domain.observation_models import UPDATABLE
 from scratchbus.errors import (
+    EventIdReused,
     InvalidField,
     InvalidTransition,
     InvalidTTL,
@@ -100,6 +101,23 @@ def test_type_checkers_refuse_an_unknown_field(page: Page, story: Observation):
 
 def test_a_patch_has_exactly_the_updatable_fields():
     assert tuple(ObservationPatch.__annotations__) == UPDATABLE
+
+
+def test_an_update_of_the_status_keeps_its_reason(page, story):
+    changed = page.update(story.id, content="second", status="pending_review", reason="the sensor was replaced")
+    assert (changed.content, changed.reason_code, changed.reason) == ("second", "reviewed", "the sensor was replaced")
+    assert page.history(story.id)[-1].reason == changed.reason == page.get(story.id).reason
+    again = page.update(story.id, {"status": "active", "reason": "a false alarm"}, event_id="evt-1")
+    assert page.update(story.id, status="active", reason="a false alarm", event_id="evt-1") == again
+    with pytest.raises(EventIdReused):
+        page.update(story.id, status="active", reason="another", event_id="evt-1")
+
+
+@pytest.mark.parametrize("changes", [{"reason": "x"}, {"content": "x", "reason": None}])
+def test_a_reason_without_a_status_is_refused(bus, page, story, changes):
+    with pytest.raises(InvalidField, match="reason: says why the status changes; give the new status too"):
+        page.update(story.id, **changes)
+    assert log_length(bus) == 1
 
 
 def test_an_update_without_changes_is_refused(page, story):

@@ -176,8 +176,10 @@ def test_expires_at_takes_a_timestamp(cli: Cli):
 def test_update_replaces_only_the_given_fields(cli: Cli):
     id = cli.add("before", "--tag", "a", "--context", "x=1", "--owner", "bob")
     options = ("--content", "after", "--confidence", "0.5", "--expires-at", "never", "--expected-version", "1")
-    after = cli.json("update", id[-8:], *options, "--status", "pending_review", "--metadata", "y=2").document
-    changed = {"content": "after", "confidence": 0.5, "expires_at": None, "status": "pending_review"}
+    status = ("--status", "pending_review", "--reason", "too little to go on")
+    after = cli.json("update", id[-8:], *options, *status, "--metadata", "y=2").document
+    changed = {"content": "after", "confidence": 0.5, "expires_at": None, "reason": "too little to go on"}
+    changed["status"] = "pending_review"
     kept = {"tags": ["a"], "context": {"x": 1}, "owner": "bob"}
     assert {name: after[name] for name in changed | kept} == changed | kept
     emptied = cli.json("update", id, "--owner", "", "--tag", "").document

@@ -109,6 +109,14 @@ def test_a_write_with_an_older_etag_is_refused(http, page):
     assert (late.status_code, late.json()["expected"], late.json()["actual"]) == (412, 1, 2)
 
 
+def test_a_change_of_the_status_keeps_its_reason(http, page):
+    path = f"/pages/{page}/observations/{add(http, page)['id']}"
+    changed = http.patch(path, json={"status": "pending_review", "reason": "the sensor was replaced"}).json()
+    assert (changed["status"], changed["reason"]) == ("pending_review", "the sensor was replaced")
+    refused = http.patch(path, json={"reason": "the sensor was replaced"})
+    assert (refused.status_code, "give the new status too" in refused.text) == (422, True)
+
+
 def test_a_batch_is_all_or_nothing(http, bus: Bus, page):
     good, bad = {"type": "observation", "content": "a"}, {"type": "no_such_type", "content": "b"}
     refused = http.post(f"/pages/{page}/observations/batch", json={"observations": [good, bad]})

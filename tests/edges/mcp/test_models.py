@@ -56,7 +56,7 @@ async def test_every_schema_has_a_type_that_its_default_matches(connect: Connect
 
 
 async def test_the_basic_tools_and_instructions_cost_few_tokens(connect: Connect):
-    """They have 7,797 characters."""
+    """They have 7,799 characters."""
     async with connect("analyst", session="s1", tools=["basic"]) as agent:
         tools = (await agent.client.list_tools()).tools
         instructions = agent.client.instructions or ""

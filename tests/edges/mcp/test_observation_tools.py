@@ -219,6 +219,14 @@ async def test_an_update_can_release_the_claim(connect: Connect):
     assert given_back["status"] == "pending_review"
 
 
+async def test_a_change_of_the_status_keeps_its_reason(connect: Connect):
+    async with connect() as agent:
+        id = (await agent.do("add_observation", type="observation", content="x"))["id"]
+        await agent.do("update_observation", id=id, status="pending_review", reason="one source")
+        assert (await agent.do("get_observation", id=id))["observation"]["reason"] == "one source"
+        assert "give the new status too" in await agent.fail("update_observation", id=id, reason="one source")
+
+
 async def test_a_refused_release_says_that_the_changes_were_made(connect: Connect):
     async with connect() as agent:
         id = (await agent.do("add_observation", type="observation", content="x"))["id"]
