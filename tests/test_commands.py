@@ -58,7 +58,7 @@ COMMANDS: list[tuple[Callable[..., object], type[Given]]] = [
 ]
 NOT_PASSED_ON = {"self", "unknown", "limit", "after", "stale_ok", "line", "session", "filters", "patch"}
 """Parameters that the command does not have."""
-SET_BY_METHODS = {"back", "waiting"}
+SET_BY_METHODS = {"back", "waiting", "is_open"}
 """Fields that methods set, not callers."""
 
 

@@ -253,6 +253,10 @@ class _Protocol(H11Protocol):
             request.message_event.set()
         self.transport.close()
 
+    def shutdown(self) -> None:
+        self._lingering.stop_lingering()
+        super().shutdown()
+
     def _end_idle(self) -> None:
         """Close the connection if it has sent no request since the last look, or not the whole body of one."""
         request: RequestResponseCycle | None = self.cycle  # None at first, whatever uvicorn declares

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -16,7 +17,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from scratchbus.daemon import lingering, listen
-from scratchbus.mcp.app import serve_http
+from scratchbus.mcp import app
 from tests.edges.http.raw import Answer
 from tests.waiting import PATIENCE, eventually
 
@@ -30,7 +31,8 @@ CLOSE = b"Connection: close"
 
 @pytest.fixture(autouse=True)
 def unlimited(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Set no limits to lingering."""
+    """Set no limits to lingering, and let this process live when the server ends."""
+    monkeypatch.setattr(app, "exit_within", lambda seconds: None)
     for name in ("IDLE_SECONDS", "TOTAL_SECONDS", "MAX_BYTES"):
         monkeypatch.setattr(lingering, name, 2**40)
 
@@ -54,16 +56,16 @@ async def talk(gone: list[str], client: Callable[[int], None]) -> None:
             return PlainTextResponse("too late")
 
     @asynccontextmanager
-    async def app() -> AsyncIterator[ASGIApp]:
+    async def refusing() -> AsyncIterator[ASGIApp]:
         yield Starlette(routes=[Route("/mcp", answer, methods=["DELETE", "POST"])])
 
     listener, ready = listen("0"), anyio.Event()
     with listener.socket, anyio.fail_after(3 * PATIENCE):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(serve_http, app(), listener.socket, ready.set)
+            tasks.start_soon(app.serve_http, refusing(), listener.socket, ready.set)
             await ready.wait()
             await anyio.to_thread.run_sync(client, listener.port)
-            tasks.cancel_scope.cancel()
+            signal.raise_signal(signal.SIGTERM)  # unlike a cancellation, it closes what is open
 
 
 def connect(port: int, method: bytes, *lines: bytes) -> socket.socket:
@@ -131,10 +133,24 @@ async def test_a_client_that_goes_on_sending_is_dropped(gone, monkeypatch, limit
             assert read_all(connection).status == 401
             eventually(lambda: is_lost(connection))
 
-    def is_lost(connection: socket.socket) -> bool:
-        with suppress(ConnectionError):
-            connection.sendall(BODY[:65536])
-            return False
-        return True
+    await talk(gone, client)
+
+
+async def test_a_server_that_ends_closes_at_once(gone):
+    connections = []
+
+    def client(port: int) -> None:
+        connections.append(connect(port, b"DELETE", CLOSE, OF_SIZE))
+        assert read_all(connections[0]).status == 401
 
     await talk(gone, client)
+    with connections[0] as connection:
+        eventually(lambda: is_lost(connection))
+
+
+def is_lost(connection: socket.socket) -> bool:
+    """Return whether the server has closed a connection."""
+    with suppress(ConnectionError):
+        connection.sendall(BODY[:65536])
+        return False
+    return True
