@@ -68,10 +68,10 @@ async def talk(gone: list[str], client: Callable[[int], None]) -> None:
             signal.raise_signal(signal.SIGTERM)  # unlike a cancellation, it closes what is open
 
 
-def connect(port: int, method: bytes, *lines: bytes) -> socket.socket:
-    """Send the head of a request."""
+def connect(port: int, method: bytes, *lines: bytes, rest: bytes = b"") -> socket.socket:
+    """Send the head of a request, and what follows."""
     connection = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
-    connection.sendall(b"\r\n".join([method + b" /mcp HTTP/1.1", b"Host: x", *lines, b"", b""]))
+    connection.sendall(b"\r\n".join([method + b" /mcp HTTP/1.1", b"Host: x", *lines, b"", rest]))
     return connection
 
 
@@ -99,9 +99,10 @@ async def test_a_refusal_is_read_after_the_whole_body_was_sent(gone, lines, body
     await talk(gone, client)
 
 
-async def test_an_invalid_body_is_refused_once(gone, caplog):
+@pytest.mark.parametrize("rest", [b"", b"4\r\ntrue\r\nnot a size\r\n"], ids=["later", "with its head"])
+async def test_an_invalid_body_is_refused_once(gone, caplog, rest):
     def client(port: int) -> None:
-        with connect(port, b"POST", CHUNKED) as connection:
+        with connect(port, b"POST", CHUNKED, rest=rest) as connection:
             connection.sendall(b"4\r\ntrue\r\nnot a size\r\n" + BODY)
             answer = read_all(connection)
             assert (answer.status, answer.text.count(b"HTTP/1.1 ")) == (400, 1)
