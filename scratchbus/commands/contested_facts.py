@@ -81,7 +81,6 @@ def _question(key: str, facts: Sequence[Fact]) -> NewObservation:
         content=content,
         status="pending_review",
         tags=[CONTEST],
-        ttl="never",  # the facts stay contested
         dedupe_key=f"{CONTEST}:{key}",
         evidence=list(dict.fromkeys(id for fact in facts for id in fact.evidence))[:MAX_EVIDENCE],
         context={"subject": first.subject, "relation": first.relation, "facts": [fact.id for fact in facts]},

@@ -16,7 +16,7 @@ SHORT: Final = 500
 """The characters of content shown in a list; `get_observation` shows all of it."""
 
 GLIMPSE: Final = 200
-"""The characters of content shown with an event."""
+"""The characters of a content or a reason shown with an event."""
 
 Moment = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
 Object = Annotated[dict[str, Any], WithJsonSchema({"type": "object"})]
@@ -248,15 +248,20 @@ def happened(event: Event, observation: Observation | None) -> Happened:
         "at": text_of(event.at),
     }
     if observation is not None:
-        content = observation.content
         answer["type"] = observation.type
-        answer["content"] = content if len(content) <= GLIMPSE else f"{content[: GLIMPSE - 1]}…"
+        answer["content"] = _glimpse(observation.content)
     if isinstance(event, StatusChanged):
         answer["status"] = event.status
-        answer["reason"] = event.reason_code if event.reason is None else f"{event.reason_code}: {event.reason}"
+        answer["reason"] = (
+            event.reason_code if event.reason is None else _glimpse(f"{event.reason_code}: {event.reason}")
+        )
     elif isinstance(event, events.Linked):
         answer["action"] = event.action
     return answer
+
+
+def _glimpse(text: str) -> str:
+    return text if len(text) <= GLIMPSE else f"{text[: GLIMPSE - 1]}…"
 
 
 def age_of(moment: datetime) -> str:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Annotated, Final, NotRequired
 
 from pydantic import Field, WithJsonSchema
 from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
 
 import scratchbus
-from scratchbus.errors import InvalidField
+from scratchbus.errors import InvalidField, ScratchbusError
 from scratchbus.mcp.answers import Moment, answer_of
 from scratchbus.mcp.tool_parameters import EventId, Limit
 from scratchbus.mcp.toolbox import ADDS, READS, SETS, ToolGroup, tool
@@ -36,7 +38,9 @@ class FactAnswer(TypedDict):
 class AssertedFact(FactAnswer):
     """A fact; `valid_at` and `invalid_at` bound the time it holds, if given."""
 
-    contested: NotRequired[Annotated[str, Field(description="Another source says otherwise, so none is true yet.")]]
+    contested: NotRequired[
+        Annotated[list[str], Field(description="Facts of others, because of which none is true yet.")]
+    ]
 
 
 _LISTED: Final = {
@@ -53,7 +57,7 @@ class FoundFacts(TypedDict):
 
     facts: Listed
     has_more: NotRequired[Annotated[bool, Field(description="Raise `limit`, or ask more narrowly.")]]
-    contested: NotRequired[Annotated[list[str], Field(description="What sources disagree on: none of it is true yet.")]]
+    contested: NotRequired[Annotated[Listed, Field(description="Facts of sources that disagree: none is true yet.")]]
 
 
 class NearEntity(TypedDict):
@@ -101,9 +105,12 @@ class FactsTools(ToolGroup):
             subject, relation, object, valid_at=valid_at, source_text=source_text, evidence=evidence or (),
             event_id=event_id,
         )  # fmt: skip
-        questions = [] if valid_at is None else await self._facts.pending_review()  # without it there is no contest
-        contested = [each.content for each in questions if fact.id in each.context["facts"]]
-        return answer_of(AssertedFact, fact, contested=contested[0] if contested else None)
+        answer = answer_of(AssertedFact, fact)
+        if valid_at is not None:  # without it there is no contest
+            with suppress(ScratchbusError):  # it is asserted
+                if rivals := (await self._facts.why(fact)).span.contested_by:
+                    answer["contested"] = list(rivals)
+        return answer
 
     @tool("Retract a fact", SETS)
     async def retract_fact(self, id: str, reason: str, event_id: EventId = None) -> FactAnswer:
@@ -124,11 +131,10 @@ class FactsTools(ToolGroup):
         answer: FoundFacts = {"facts": _answers(found[:limit])}
         if len(found) > limit:
             answer["has_more"] = True
-        if not found:
-            questions = await self._facts.pending_review()
-            contested = [each.content for each in questions if _is_about(each, subject, object)]
-            if contested:
-                answer["contested"] = contested[:limit]
+        if not found and at is None and subject is not None and relation is not None:
+            spans = await self._facts.timeline(subject, relation, limit=100)
+            if contested := _contested_now(spans):
+                answer["contested"] = _answers(contested[:limit])
         return answer
 
     @tool("Find connections", READS)
@@ -159,10 +165,12 @@ class FactsTools(ToolGroup):
         return {"explanation": (await self._facts.why(id)).text()}
 
 
-def _is_about(question: scratchbus.Observation, subject: str | None, object: str | None) -> bool:
-    """Return whether a question about contested facts names these entities."""
-    is_subject = subject is None or question.context["subject"].casefold() == subject.casefold()
-    return is_subject and (object is None or object.casefold() in question.content.casefold())
+def _contested_now(spans: Sequence[scratchbus.Span]) -> list[scratchbus.Fact]:
+    """Return the facts that contest each other since the last of them began."""
+    now = datetime.now(UTC)
+    known = [span for span in spans if span.state != "retracted" and span.begins <= now]
+    last = max((span.begins for span in known), default=None)
+    return [span.fact for span in known if span.state == "contested" and span.begins == last]
 
 
 def _answers(facts: Sequence[scratchbus.Fact]) -> list[FactAnswer]:

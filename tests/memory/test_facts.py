@@ -428,13 +428,6 @@ def test_contested_facts_go_to_review_with_both_sides(connect):
     assert bus.page("knowledge:p1").get(question.id).status == "resolved"
 
 
-def test_the_question_about_contested_facts_stays_until_it_is_settled(bus, facts, connect):
-    facts.assert_fact("User", "lives_in", "Rome", valid_at="2020-01-01")
-    connect(source="other").facts("p1").assert_fact("User", "lives_in", "Oslo", valid_at="2020-01-01")
-    (question,) = facts.pending_review()
-    assert question.expires_at is None
-
-
 def test_a_retraction_succeeds_though_its_question_cannot_be_resolved(bus, facts, connect):
     types = bus.types.text.replace("  pending_confirmation:\n", "  pending_confirmation:\n    lifecycle: judged\n")
     types += """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Path, Query
@@ -16,7 +17,7 @@ from scratchbus.http.documents import answer, listing, location
 from scratchbus.http.fact_answers import FACT, FACTS, Entity, Relation
 from scratchbus.http.moments import AnyMoment
 from scratchbus.http.parameters import Absent, AnyId, AnyTime, Limit, Once, ScopeName, register_id
-from scratchbus.http.server import MemoryBus
+from scratchbus.http.server import CallerOf, MemoryBus
 from scratchbus.settings import MAX_BUDGET
 
 router = APIRouter(tags=["facts"])
@@ -216,9 +217,13 @@ async def part_entities(
 
 
 @router.get(ONE, responses=problems.answers({200: fact_answers.WHY}, 410))
-async def get_fact(bus: MemoryBus, scope: ScopeName, fact: FactId) -> Response:
-    """Return a fact and its origin: its events, its evidence, the time it is true, and what ended it."""
-    return answer(document_of(await bus.facts(scope).why(fact)))
+async def get_fact(bus: MemoryBus, caller: CallerOf, scope: ScopeName, fact: FactId) -> Response:
+    """Return a fact and its origin: its events, its evidence, the time it is true, and what ended it.
+
+    Without the scope `read`, `evidence` is empty; the fact has the ids.
+    """
+    why = await bus.facts(scope).why(fact)
+    return answer(document_of(why if "read" in caller.scopes else replace(why, evidence=())))
 
 
 @router.post(ONE + "/retract", responses={200: FACT})

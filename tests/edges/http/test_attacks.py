@@ -196,6 +196,17 @@ class TestCallers:
             assert http.post("/context/assemble", json={"session": "s"}).status_code == 200
             assert http.post("/context/surface", json={"query": "x"}).status_code == 403
 
+    def test_the_scope_memory_does_not_read_the_evidence_of_facts(self, guarded):
+        served, tokens = guarded
+        with served.client(tokens.add("writer", "publish", "memory")) as http:
+            seen = http.post("/pages/secret/observations", json={"type": "observation", "content": "x"}).json()["id"]
+            new = {"subject": "api", "relation": "uses", "object": "Node", "evidence": [seen]}
+            fact = http.post("/scopes/s/facts", json=new).json()["id"]
+            why = http.get(f"/scopes/s/facts/{fact}").json()
+            assert (why["evidence"], why["fact"]["evidence"]) == ([], [seen])
+        with served.client(tokens.add("reader", "read", "memory")) as http:
+            assert [each["id"] for each in http.get(f"/scopes/s/facts/{fact}").json()["evidence"]] == [seen]
+
     def test_a_revoked_token_is_refused_at_once(self, guarded):
         served, tokens = guarded
         token = tokens.add("leaver", "read")
