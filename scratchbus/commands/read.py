@@ -28,7 +28,7 @@ from scratchbus.readmodel.history import history, read_events
 from scratchbus.readmodel.page_query import active
 from scratchbus.readmodel.queries import get, read_head
 from scratchbus.readmodel.query_result import PastState
-from scratchbus.readmodel.scope import Core, read_if_reachable, type_of
+from scratchbus.readmodel.scope import Core, type_of
 from scratchbus.readmodel.search import search
 from scratchbus.telemetry.lazy import imported_on_first_use
 
@@ -215,7 +215,7 @@ def _check_statuses(core: Core, page: Reads, statuses: frozenset[str]) -> Step[N
     try:
         yield from check_statuses(core, "status", statuses)
     except InvalidField:
-        known = (yield from read_if_reachable(core, published_statuses.status_classes(core))) or {}
+        known = (yield from published_statuses.status_classes(core)) or {}
         for status in statuses - statuses_of(core) - known.keys():
             if not (yield from page.search(Filter(status=frozenset({status})), 1, None)):
                 raise no_status(core, "status", status) from None

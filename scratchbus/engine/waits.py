@@ -50,7 +50,8 @@ def wait(event: threading.Event, seconds: float | None) -> bool:
 def call_within(seconds: float, call: Callable[[], T]) -> T:
     """Return the result of a call made in another thread.
 
-    Raises TimeoutError if it takes longer; the thread then continues, and its result is dropped.
+    Raises TimeoutError if it takes longer; the thread then continues, and its result is dropped. So it does at once if
+    there can be no other thread, as at a limit or while the process ends.
     """
     is_done = threading.Event()
     results: list[T] = []
@@ -63,7 +64,10 @@ def call_within(seconds: float, call: Callable[[], T]) -> T:
             errors.append(error)
         is_done.set()
 
-    threading.Thread(target=make, name="scratchbus call", daemon=True).start()
+    try:
+        threading.Thread(target=make, name="scratchbus call", daemon=True).start()
+    except RuntimeError:
+        raise TimeoutError from None
     if not is_done.wait(seconds):
         raise TimeoutError
     for error in errors:

@@ -25,7 +25,7 @@ from scratchbus.errors import (
 from scratchbus.eventlog.writes import Write
 from scratchbus.telemetry.counters import counts
 
-_CLOSED = "it is closed: reopen it first, or claim an open one"
+_CLOSED = "it is closed; claim an open one, or reopen it if its lifecycle allows that"
 _LEFTOVER = "the lifecycle of its type no longer has this closed status, so it can only be archived or cleared"
 
 

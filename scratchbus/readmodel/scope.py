@@ -6,6 +6,7 @@ import os
 import socket
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar, cast
@@ -15,7 +16,14 @@ from scratchbus.domain.page_events import TypesChanged
 from scratchbus.engine.queues import Queues
 from scratchbus.engine.renewal import AsyncKeeper, Keeper
 from scratchbus.engine.steps import Step, Within, ask, ask_all, batches
-from scratchbus.errors import EngineError, InvalidInput, InvalidTransition, LogError, TypeInUse
+from scratchbus.errors import (
+    EngineLoading,
+    EngineUnreachable,
+    InvalidInput,
+    InvalidTransition,
+    ScratchbusError,
+    TypeInUse,
+)
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.keys import SYSTEM_PAGE
 from scratchbus.eventlog.lag import end_of, in_ms
@@ -44,16 +52,17 @@ TYPES = "types"
 REGISTRY_AGE = 5.0
 """Seconds after which a process checks for a newer published registry."""
 
-_PATIENCE = 1.0  # seconds
+PATIENCE = 1.0
+"""The seconds for which what can be done without the published registries waits for them."""
 
 
 @dataclass
 class Core:
     """An open bus, without its connections.
 
-    `registry_checked` is when the published registry was last read, `registry_unreachable` when that failed, both in
-    monotonic seconds. `recalled` has, by page and subject, the last observation that answered a retry, and its last
-    event then.
+    `registry_checked` is when the published registry was last asked for, `registry_unreachable` when that failed on a
+    cluster, both in monotonic seconds. `recalled` has, by page and subject, the last observation that answered a retry,
+    and its last event then.
     `pick_hints` has, by what is picked, the hint of the last pick, if there was one; see `Appended`.
     """
 
@@ -158,11 +167,16 @@ def type_of(core: Core, name: str) -> Step[ObservationType]:
 
 
 def check_registry(core: Core) -> Step[None]:
-    """Use the published registry if it is newer; if shard 0, which has it, cannot be reached, keep the known one.
+    """Use the published registry if it is newer.
 
-    With a single shard this raises EngineError instead, as everything else would.
+    On a cluster, keep the known one if the server of shard 0 cannot be reached, and let the others wait for no answer.
     """
-    yield from refresh_registry(core) if core.log.shards == 1 else newer_registry(core)
+    last_checked, core.registry_checked = core.registry_checked, time.monotonic()
+    try:
+        yield from newer_registry(core)
+    except ScratchbusError:
+        core.registry_checked = last_checked  # so that nothing is added by types which may be outdated
+        raise
 
 
 def refresh_registry(core: Core) -> Step[bool]:
@@ -175,23 +189,21 @@ def refresh_registry(core: Core) -> Step[bool]:
     return text is not None
 
 
-def read_if_reachable(core: Core, read: Step[T]) -> Step[T | None]:
-    """Return what a conversation reads of the published registries; None if that fails, or takes more than a second.
-
-    Then nothing more is asked for a few seconds.
-    """
-    if time.monotonic() - core.registry_unreachable < REGISTRY_AGE:
-        return None
-    try:
-        return cast(T, (yield Within(_PATIENCE, read)))
-    except (EngineError, LogError, TimeoutError):
-        core.registry_unreachable = time.monotonic()
-        return None
-
-
 def newer_registry(core: Core) -> Step[bool]:
-    """Use the published registry if it is newer and can be read in time; return whether that is so."""
-    return bool((yield from read_if_reachable(core, refresh_registry(core))))
+    """Use the published registry if it is newer; return whether it was.
+
+    On a cluster, wait for the server of shard 0 for a second at most, and not again for a few seconds: other shards may
+    still be served. Elsewhere this raises EngineError, as everything else would.
+    """
+    if not core.log.is_spread:
+        return (yield from refresh_registry(core))
+    if time.monotonic() - core.registry_unreachable < REGISTRY_AGE:
+        return False
+    try:
+        return cast(bool, (yield Within(PATIENCE, refresh_registry(core))))
+    except (EngineUnreachable, EngineLoading, TimeoutError):
+        core.registry_unreachable = time.monotonic()
+        return False
 
 
 def by_newest_registry(core: Core, change: Callable[[], Step[T]]) -> Step[T]:
@@ -199,8 +211,11 @@ def by_newest_registry(core: Core, change: Callable[[], Step[T]]) -> Step[T]:
     try:
         return (yield from change())
     except (InvalidInput, InvalidTransition) as error:
-        is_final = isinstance(error, InvalidTransition) and error.from_status == ARCHIVED  # by any lifecycle
-        if is_final or not (yield from newer_registry(core)):
+        is_newer = False
+        if not (isinstance(error, InvalidTransition) and error.from_status == ARCHIVED):  # final in any lifecycle
+            with suppress(ScratchbusError):
+                is_newer = yield from newer_registry(core)
+        if not is_newer:
             raise
     return (yield from change())
 

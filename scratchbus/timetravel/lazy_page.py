@@ -21,7 +21,7 @@ from scratchbus.projections.stored_observation import StoredObservation
 from scratchbus.readmodel import snapshots
 from scratchbus.readmodel.history import histories_of
 from scratchbus.readmodel.published_statuses import status_classes
-from scratchbus.readmodel.scope import Core, read_if_reachable
+from scratchbus.readmodel.scope import Core
 from scratchbus.timetravel.cut import Cut
 from scratchbus.timetravel.fold_page import Documents, FoldedPage, OpenSnapshotCollector, apply, fold_events
 
@@ -54,7 +54,7 @@ class LazyPage(FoldedPage):
 
     def _are_open(self, statuses: Iterable[str]) -> Step[bool]:
         """Return whether these statuses are open, and always were: then no closed observation has had one of them."""
-        classes = (yield from read_if_reachable(self.core, status_classes(self.core))) or {}
+        classes = (yield from status_classes(self.core)) or {}
         return all(classes.get(status) == {"open"} for status in statuses)
 
     def _folded(self) -> Step[Reads]:

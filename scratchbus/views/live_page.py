@@ -26,7 +26,7 @@ from scratchbus.eventlog.lag import read_clock
 from scratchbus.eventlog.log_entry import LogEntry
 from scratchbus.eventlog.tail import Feed
 from scratchbus.projections.page_in_memory import PageInMemory
-from scratchbus.readmodel.scope import REGISTRY_AGE, Core, refresh_registry
+from scratchbus.readmodel.scope import REGISTRY_AGE, Core, check_registry
 from scratchbus.telemetry.logs import stderr_logger
 from scratchbus.views.page_loader import fold_item, read_page, replay
 
@@ -183,7 +183,7 @@ class LivePage:
         engine_ms = yield from read_clock(self._feed.shard)
         self._clock_offset_ms = engine_ms - time.monotonic() * 1000
         if time.monotonic() - self._core.registry_checked > REGISTRY_AGE:
-            yield from refresh_registry(self._core)
+            yield from check_registry(self._core)
 
     def _load(self, problem: ScratchbusError | None = None) -> Step[None]:
         now_ms = int(time.monotonic() * 1000 + self._clock_offset_ms)

@@ -39,7 +39,7 @@ def test_only_open_observations_can_be_claimed(page, observation):
     page.release(observation.id, by=page.claim(observation.id).by)
     page.resolve(observation.id)
     with pytest.raises(
-        NotChangeable, match="is resolved and cannot be claimed; it is closed: reopen it first, or claim"
+        NotChangeable, match="is resolved and cannot be claimed; it is closed; claim an open one, or reopen it"
     ):
         page.claim(observation.id)
 

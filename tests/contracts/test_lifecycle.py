@@ -276,7 +276,8 @@ def test_a_closed_observation_cannot_be_claimed(tickets):
     with pytest.raises(NotChangeable) as refused:
         tickets.claim(ticket.id)
     assert str(refused.value) == (
-        f"{ticket.id} is rejected and cannot be claimed; it is closed: reopen it first, or claim an open one"
+        f"{ticket.id} is rejected and cannot be claimed; it is closed; claim an open one, or reopen it if its lifecycle"
+        " allows that"
     )
 
 

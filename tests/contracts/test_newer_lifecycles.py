@@ -6,10 +6,11 @@ import pytest
 
 from scratchbus import AsyncBus
 from scratchbus.domain.registry_yaml import parse_registry
-from scratchbus.errors import EngineUnreachable, InvalidField, InvalidTransition, TooLarge
+from scratchbus.errors import EngineUnreachable, InvalidField, InvalidTransition, RegistryError, TooLarge
 from scratchbus.readmodel import scope
 from tests.cases import case
-from tests.inspection import log_length
+from tests.engines import ONE
+from tests.inspection import archive, log_length, project
 
 OLD = """types:
   build: {lifecycle: builds, max_content: 10}
@@ -128,6 +129,7 @@ def test_a_refused_change_keeps_its_error_when_newer_types_cannot_be_read(bus, p
         raise EngineUnreachable("shard 0 is down")
 
     monkeypatch.setattr(scope, "refresh_registry", unreachable)
+    monkeypatch.setattr(bus.core.log, "is_spread", True)  # as on a cluster, where other shards may still be served
     for _ in range(3):
         with pytest.raises(InvalidField, match="'paused' is not a status of lifecycle 'builds'"):
             page.update(build.id, status="paused")
@@ -136,3 +138,37 @@ def test_a_refused_change_keeps_its_error_when_newer_types_cannot_be_read(bus, p
     with pytest.raises(InvalidField):
         page.update(build.id, status="paused")
     assert len(asked) == 2
+
+
+def test_a_refused_change_keeps_its_error_when_newer_types_are_of_a_newer_version(bus, page, monkeypatch):
+    push(bus, OLD)
+    build = page.add("build", "x")
+
+    def unreadable(core):
+        yield from ()
+        raise RegistryError("types (version 2)", 3, "builds", "unknown key")
+
+    monkeypatch.setattr(scope, "refresh_registry", unreadable)
+    with pytest.raises(InvalidField, match="'paused' is not a status of lifecycle 'builds'"):
+        page.update(build.id, status="paused")
+    bus.core.registry_checked = float("-inf")
+    for is_spread in (False, False, True, True):
+        monkeypatch.setattr(bus.core.log, "is_spread", is_spread)
+        with pytest.raises(RegistryError):
+            page.add("build", "y")
+
+
+@pytest.mark.engines(*ONE)
+@pytest.mark.damages_the_log
+def test_an_unknown_status_is_refused_though_the_history_of_types_is_damaged(connect, tmp_path):
+    bus = connect(archive_url=tmp_path, retain="1ms", retain_events=1)
+    for text in (OLD, NEW):
+        push(bus, text)
+    for number in range(5):
+        bus.page().add("build", str(number))
+    project(bus)
+    assert any(each.trimmed for each in archive(bus))
+    for segment in tmp_path.rglob("0000/*.jsonl.zst"):
+        segment.write_bytes(b"damaged")
+    with pytest.raises(InvalidField, match="'pausd' is not a status of any type"):
+        connect("other", archive_url=tmp_path).page().list(status="pausd")

@@ -125,3 +125,16 @@ async def test_known_types_are_added_to_a_healthy_shard_by_a_task(
             added = await page.add("observation", "one")
             assert (await page.claim_next(types=["observation"], ttl="1m")).id == added.id
             assert time.monotonic() - started_at < 8
+
+
+@pytest.mark.slow
+def test_a_claim_is_renewed_beside_a_view_of_its_page(cluster: Cluster, bus_name: str) -> None:
+    with Bus.connect(cluster.url, bus=bus_name, source="tester", shards=16) as bus:
+        down, name = healthy_page(cluster, bus)
+        bus.page(name).add("observation", "one")
+        with bus.view(name), bus.work("w", pages=[name], ttl="8s") as jobs:
+            job = next(iter(jobs))
+            with stopped(down):
+                lapsed_at = time.monotonic() + 20
+                eventually(lambda: job.is_lost or time.monotonic() > lapsed_at, within=30)
+            assert job.resolve().status == "resolved"

@@ -13,6 +13,7 @@ import pytest
 from scratchbus.engine.queues import Queues
 from scratchbus.engine.renewal import MAX_PAUSE, Keeper
 from scratchbus.engine.steps import Queued
+from scratchbus.engine.waits import call_within
 from scratchbus.subscriptions.concurrency import run_together
 from tests.waiting import eventually
 
@@ -89,3 +90,8 @@ def test_a_tail_is_read_by_the_next_thread_that_starts(monkeypatch, real_bus):
         real_bus.feeds.pump(0)
     real_bus.feeds.pump(0)
     eventually(lambda: real_bus.feeds.feed(0).has_begun)
+
+
+def test_a_call_that_no_thread_can_make_times_out(monkeypatch):
+    with no_more_threads(monkeypatch), pytest.raises(TimeoutError):
+        call_within(60, list)
