@@ -169,7 +169,7 @@ def deliver(
 
 
 def _waits_on_log(call: Call) -> bool:
-    return any(command[:1] + command[3:4] == ("XREAD", "BLOCK") for command in call.commands)
+    return any(command[0] == "XREAD" and "BLOCK" in command for command in call.commands)
 
 
 def _may_follow_ask(call: Call) -> bool:

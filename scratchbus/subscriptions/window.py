@@ -217,12 +217,12 @@ class DeliveryWindow:
         return now - self.written_at > ACKS_FOR or now > self.valid_until
 
     def find(self, position: Position) -> DeliveryState:
-        """Return the delivery at a position, out or waiting. Raises NotDelivered, or LeaseLost."""
+        """Return the delivery that is out at a position. Raises NotDelivered, or LeaseLost."""
         if self.is_lost:
             raise LeaseLost(self.lease.name)
         with self._lock:
-            for delivery in self._queue:
-                if delivery.position == position:
+            for delivery in self._queue:  # after a reset, a retried dead letter may wait besides
+                if delivery.position == position and delivery.state != WAITING:
                     return delivery
         raise NotDelivered(self.lease.name, position)
 

@@ -616,6 +616,20 @@ def test_an_ack_of_an_undelivered_event_is_refused(bus, page):
             deliveries.ack(added[0].position)
 
 
+def test_an_event_is_acked_while_it_also_waits_as_a_retried_dead_letter(bus, page):
+    added = fill(page, 3)
+    with bus.subscribe("router", max_attempts=1) as deliveries:
+        for _ in added:
+            next(deliveries).fail("no")
+    with bus.subscribe("router", reset=True) as deliveries:
+        _, second, third = (next(deliveries) for _ in added)
+        bus.retry_dead_letters("router")
+        third.ack()  # with the write, the consumer learns of the dead letters to deliver again
+        assert next(deliveries).position != second.position
+        deliveries.ack(second.position)
+        assert next(deliveries).position == second.position
+
+
 def test_a_failed_delivery_cannot_be_acked(bus, page):
     fill(page, 1)
     with bus.subscribe("router") as deliveries:

@@ -29,7 +29,8 @@ from scratchbus.errors import EngineMisconfigured, EngineUnreachable
 
 A, B, C = (("127.0.0.1", port) for port in (1, 2, 3))
 READ = Call(0, (("GET", "k"),))
-WAITING = Call(0, (("GET", "k"), ("XREAD", "BLOCK", 5000, "STREAMS", "log", "1-1")))
+WAITING = Call(0, (("GET", "k"), ("XREAD", "COUNT", 1, "BLOCK", 5000, "STREAMS", "log", "1-1")))
+READING = Call(0, (("XREAD", "COUNT", 100, "STREAMS", "log", "1-1"),))
 WRITE = Call(0, (("EVALSHA", "sha", 1, "k"), ("WAIT", 1, 100)), is_write=True)
 SLOTS = [[0, 16383, [b"127.0.0.1", 1, b"id"], [b"127.0.0.1", 2, b"id"]]]
 
@@ -125,7 +126,7 @@ def test_a_cluster_that_is_down_is_retried_until_the_deadline(monkeypatch: pytes
 def test_a_read_that_timed_out_while_it_waited_on_the_log_is_not_sent_again_to_the_only_server() -> None:
     with pytest.raises(EngineUnreachable):
         converse(deliver(OneServer(), WAITING, "x"), TimeoutError("no reply"))
-    for call, problem in ((WAITING, ConnectionError("gone")), (READ, TimeoutError("no reply"))):
+    for call, problem in ((WAITING, ConnectionError("gone")), (READ, TimeoutError()), (READING, TimeoutError())):
         _, sent = converse(deliver(OneServer(), call, "x"), problem, problem, [b"v"])
         assert len(sent) == 3
     _, sent = converse(deliver(known_cluster(), WAITING, "x"), TimeoutError("no reply"), [SLOTS], [b"v"])
