@@ -11,13 +11,14 @@ from typing import Any
 from scratchbus.archive.blocks import unpack
 from scratchbus.archive.catalog import first_line, read_file
 from scratchbus.archive.contents import archived_logs
+from scratchbus.archive.file_reads import FileReads, Unreadable
 from scratchbus.archive.lines import Line, check_lines, is_erased, position_of, restore
 from scratchbus.archive.log_report import FileProblem, LogReport
 from scratchbus.archive.manifest import END, Manifest, folder_of, hash_in, is_manifest, last_name, number_of
 from scratchbus.archive.segment import Index, index_of
 from scratchbus.archive.stores import Store
 from scratchbus.domain.position import Position, event_range
-from scratchbus.errors import ArchiveDamaged, ArchiveUnavailable
+from scratchbus.errors import ArchiveDamaged
 from scratchbus.eventlog.raw_entries import is_batch_end
 
 Report = Callable[[int, int], object]
@@ -61,11 +62,12 @@ class LogCheck:
     ) -> None:
         bus, _, shard = folder.rstrip("/").rpartition("/")
         self.report = LogReport(bus=bus, shard=int(shard))
-        self._store, self._folder = store, folder
+        self._store, self._folder = FileReads(store, folder), folder
         self._origin, self._until, self._erased = origin, until, frozenset(erased)
         self._only_chain = only_chain
         self._before: Manifest | None = None
         self._is_known = True  # whether the manifest before the next one could be read
+        self._has_unreadable_manifest = False
         self._named: set[str] = {END}
         self.leftovers: set[str] = set()
 
@@ -94,13 +96,8 @@ class LogCheck:
         """Return the content of a file, None if there is none, and the problem if it cannot be read, else ""."""
         try:
             return self._store.get(self._folder + name), ""
-        except ArchiveUnavailable as problem:
-            return None, self._unreadable(problem)
-
-    def _unreadable(self, problem: ArchiveUnavailable) -> str:
-        """Describe a file that cannot be read. Raises ArchiveUnavailable if the whole store cannot be read."""
-        self._store.list(self._folder)
-        return f"it cannot be read: {problem}"
+        except Unreadable as problem:
+            return None, str(problem)
 
     def _add_problem(self, file: str, problem: str) -> None:
         self.report.problems.append(FileProblem(file=self._folder + file, problem=problem))
@@ -122,6 +119,7 @@ class LogCheck:
         try:
             manifest = Manifest.parse(content or b"")
         except ValueError as invalid:
+            self._has_unreadable_manifest |= bool(problem)
             self._add_problem(name, problem or str(invalid))
             return None
         self._named |= {name} | manifest.names
@@ -159,7 +157,9 @@ class LogCheck:
     def _check_segment(self, manifest: Manifest) -> None:
         """Check the segment and the index that a manifest names."""
         files, name = manifest.files, manifest.files.segment.name
-        texts = self._read(name, lambda: unpack(read_file(self._store, self._folder, files.segment), manifest.blocks))
+        texts = self._read(
+            name, lambda: unpack(read_file(self._store.get, self._folder, files.segment), manifest.blocks)
+        )
         if texts is None:
             return
         lines = self._check_lines(manifest, texts)
@@ -205,17 +205,15 @@ class LogCheck:
                 files.segment.name,
                 f"it still has the events {remaining}, which were erased; `scratchbus log-archive run` removes them",
             )
-        index = self._read(files.index.name, lambda: Index.parse(read_file(self._store, self._folder, files.index)))
+        index = self._read(files.index.name, lambda: Index.parse(read_file(self._store.get, self._folder, files.index)))
         if index is not None and index != index_of(lines):
             self._add_problem(files.index.name, "it does not match the segment")
 
     def _read(self, name: str, read: Callable[[], Any]) -> Any:
         try:
             return read()
-        except ArchiveDamaged as problem:
+        except (ArchiveDamaged, Unreadable) as problem:
             self._add_problem(name, str(problem))
-        except ArchiveUnavailable as problem:
-            self._add_problem(name, self._unreadable(problem))
         except ValueError as problem:
             self._add_problem(name, f"it cannot be unpacked: {first_line(problem)}")
         return None
@@ -263,11 +261,13 @@ class LogCheck:
     def _report_unnamed(self, names: list[str]) -> None:
         """Report files that no manifest names, unless one does by now: an archiver may be running."""
         unnamed = [name for name in names if name not in self._named and not is_manifest(name)]
-        if not unnamed:
+        if not unnamed or self._has_unreadable_manifest:
             return
         for name in self._store.list(self._folder):
             name = name.removeprefix(self._folder)
-            content = self._get(name)[0] if is_manifest(name) else None
+            content, problem = self._get(name) if is_manifest(name) else (None, "")
+            if problem:
+                return
             with suppress(ValueError):  # already reported
                 self._named |= Manifest.parse(content).names if content else set()
         for name in unnamed:

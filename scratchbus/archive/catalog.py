@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from itertools import chain
@@ -29,9 +29,9 @@ from scratchbus.errors import ArchiveBusy, ArchiveDamaged, ArchiveForeign, Archi
 _INDEX_SIZE = 10  # bytes in memory for each in the file, approximately
 
 
-def read_file(store: Store, folder: str, file: StoredFile) -> bytes:
+def read_file(get: Callable[[str], bytes | None], folder: str, file: StoredFile) -> bytes:
     """Return the content of a file that a manifest names. Raises ArchiveDamaged if it is missing or was changed."""
-    found = store.get(folder + file.name)
+    found = get(folder + file.name)
     if found is None:
         raise ArchiveDamaged("it is missing")
     if len(found) != file.size:
@@ -221,7 +221,7 @@ class SegmentCatalog:
     def content(self, file: StoredFile) -> bytes:
         """Return the content of a file that a manifest names. Raises ArchiveDamaged if it is missing or was changed."""
         try:
-            return read_file(self.store, self.folder, file)
+            return read_file(self.store.get, self.folder, file)
         except ArchiveDamaged as problem:
             raise self.damaged(file.name, str(problem)) from None
 

@@ -23,7 +23,7 @@ from scratchbus.archive.contents import archived_segments
 from scratchbus.archive.lines import check_line, erase_lines, position_of
 from scratchbus.archive.manifest import FORMAT, Manifest, SegmentFiles, StoredFile
 from scratchbus.archive.segment import index_of
-from scratchbus.archive.stores import Store, open_store
+from scratchbus.archive.stores import open_store
 from scratchbus.errors import ArchiveDamaged, ArchiveForeign, ArchiveUnavailable
 from scratchbus.eventlog.compression import zstd
 
@@ -275,18 +275,92 @@ def test_an_archive_that_disappears_while_it_is_checked_is_unavailable(archive: 
         verify(store, remove)
 
 
-def test_a_store_whose_every_request_fails_is_unavailable(archive: Path, monkeypatch: pytest.MonkeyPatch):
-    store = open_store(str(archive))
+def fail(what: str) -> None:
+    raise ArchiveUnavailable(what)
 
-    def fail(*_: object) -> None:
-        raise ArchiveUnavailable("it does not answer")
+
+def test_a_store_that_cannot_be_listed_after_a_failed_read_is_unavailable(
+    archive: Path, monkeypatch: pytest.MonkeyPatch
+):
+    store = open_store(str(archive))
 
     def go_down(done: int, total: int) -> None:
         monkeypatch.setattr(store, "get", fail)
-        monkeypatch.setattr(store, "list", fail)
+        monkeypatch.setattr(store, "list", lambda prefix: fail("it cannot be listed"))
 
-    with pytest.raises(ArchiveUnavailable, match="it does not answer"):
+    with pytest.raises(ArchiveUnavailable, match="it cannot be listed"):
         verify(store, go_down)
+
+
+def test_a_store_in_which_four_files_in_a_row_cannot_be_read_is_unavailable(
+    archive: Path, monkeypatch: pytest.MonkeyPatch
+):
+    store = open_store(str(archive))
+    failed: list[str] = []
+    listed: list[str] = []
+
+    def get(name: str) -> None:
+        failed.append(name)
+        fail(f"{name} cannot be read")
+
+    def list_names(prefix: str = "") -> list[str]:
+        listed.append(prefix)
+        return list_all(prefix)
+
+    list_all = store.list
+    monkeypatch.setattr(store, "get", get)
+    monkeypatch.setattr(store, "list", list_names)
+    with pytest.raises(ArchiveUnavailable, match=manifests(archive)[3].name):
+        verify(store)
+    assert set(failed) == {f"kept/0000/{each.name}" for each in manifests(archive)[:4]}
+    assert len(listed) == len(set(listed)) + 1, "the folder is listed once more"
+
+
+def test_a_read_that_fails_once_is_no_problem(archive: Path, monkeypatch: pytest.MonkeyPatch):
+    store = open_store(str(archive))
+    read: set[str] = set()
+
+    def get(name: str) -> bytes | None:
+        if name not in read:
+            read.add(name)
+            fail("it was busy")
+        return get_content(name)
+
+    get_content = store.get
+    monkeypatch.setattr(store, "get", get)
+    assert [each.problems for each in verify(store)] == [[]]
+    assert len(read) > 10
+
+
+def test_files_are_not_reported_as_unnamed_if_a_manifest_cannot_be_read(archive: Path, monkeypatch: pytest.MonkeyPatch):
+    store, unread = open_store(str(archive)), manifests(archive)[1].name
+
+    def get(name: str) -> bytes | None:
+        if name.endswith(unread):
+            fail("no permission")
+        return get_content(name)
+
+    get_content = store.get
+    monkeypatch.setattr(store, "get", get)
+    found = [each.problem for log in verify(store) for each in log.problems]
+    assert found == ["it cannot be read: no permission"]
+
+
+def test_an_unnamed_file_that_is_gone_by_now_is_no_problem(archive: Path, monkeypatch: pytest.MonkeyPatch):
+    store, left = open_store(str(archive)), segments(archive)[0].with_name("0000000000000001-x.jsonl.zst")
+    left.write_bytes(b"x")
+    assert [each.problem for log in verify(store) for each in log.problems] == [
+        "no manifest names it: an archiver is at work or was interrupted, or it was put there by hand"
+    ]
+
+    def get(name: str) -> bytes | None:
+        if name.endswith(left.name):
+            left.unlink()
+        return get_content(name)
+
+    get_content = store.get
+    monkeypatch.setattr(store, "get", get)
+    assert [each.problems for each in verify(store)] == [[]]
 
 
 @pytest.mark.parametrize("at", [0, 2, 4], ids=["first", "middle", "last"])
@@ -368,11 +442,11 @@ def test_an_archiver_updates_the_end_file_of_a_killed_one(archived: Bus, directo
 def test_a_concurrent_erasure_is_no_problem(archived: Bus, directory: Path, monkeypatch: pytest.MonkeyPatch):
     (id,) = [event.subject for event in archived.events(pages="page-1") if event.seq == 15]
 
-    def read_late(store: Store, folder: str, file: StoredFile) -> bytes:
+    def read_late(get: Callable[[str], bytes | None], folder: str, file: StoredFile) -> bytes:
         if file.name.startswith(f"{11:016d}"):  # it is rewritten after its manifest was read
             monkeypatch.setattr("scratchbus.archive.archive_check.read_file", read_file)
             archived.page("page-1").erase(id, reason="asked for")
-        return read_file(store, folder, file)
+        return read_file(get, folder, file)
 
     monkeypatch.setattr("scratchbus.archive.archive_check.read_file", read_late)
     assert problems(directory) == []

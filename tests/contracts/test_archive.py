@@ -16,6 +16,7 @@ from scratchbus.archive.manifest import number_of
 from scratchbus.archive.stores import DirectoryStore, open_store
 from scratchbus.domain.position import Position
 from scratchbus.domain.registry_yaml import parse_registry
+from scratchbus.domain.relation_registry import parse_relations
 from scratchbus.engine.steps import ask_all
 from scratchbus.errors import (
     ArchiveBusy,
@@ -475,10 +476,32 @@ def test_an_archiver_goes_on_after_one_that_ended_between_keeping_the_types_and_
     ((id, fields),) = send(bus, "XRANGE", kept, "-", "+")
     send(bus, "DEL", kept)
     what = "is missing; it has the current types"
-    assert bus.verify().findings == [Finding("key", f"{kept} {id.decode()}", what)]
+    assert bus.verify().findings == [Finding("kept", f"{kept} {id.decode()}", what)]
     send(bus, "XADD", kept, id, *fields[:-1], "forged")
     what = "is not the event that the archive has there"
     assert bus.verify().findings == [Finding("key", f"{kept} {id.decode()}", what)]
+
+
+@pytest.mark.parametrize("subject", ["types", "relations"])
+def test_publishing_a_change_ends_the_loss_of_what_is_kept(bus, subject):
+    def publish(text):
+        if subject == "types":
+            bus.push_types(parse_registry(f"types:\n  observation: {{description: {text}}}\n", "types.yaml"))
+        else:
+            bus.push_relations(parse_relations(f"relations:\n  is_near: {{inverse: {text}}}\n", "relations.yaml"))
+
+    publish("one")
+    for n in range(40):
+        bus.page(f"page-{n}").add("observation", "x")
+    archive(bus)
+    project(bus)
+    kept = keys_of(bus, "_bus").kept
+    send(bus, "DEL", kept)
+    (found,) = bus.verify().findings
+    assert (found.kind, found.what) == ("kept", f"is missing; it has the current {subject}")
+    assert "publish the types or relations again, with a change" in found.advice
+    publish("two")
+    assert bus.verify().findings == []
 
 
 def test_new_bus_reads_the_registry_from_the_archive(connect, bus):
@@ -1096,6 +1119,18 @@ def test_verify_finds_another_event_at_the_position_of_the_last_archived_one(bus
     (found,) = bus.verify().findings
     assert (found.kind, found.where) == ("archive", str(directory))
     assert re.match(rf"is beyond the log, which does not have event (\d/)?{end}: it was rewound", found.what)
+
+
+def test_a_last_segment_that_cannot_be_read_is_one_finding(bus, directory, monkeypatch):
+    fill(bus)
+    archive(bus)
+    segment = max(directory.glob(f"*/{bus.core.log.shard('main'):04d}/*.jsonl.zst"))
+    segment.unlink()
+    segment.mkdir()
+    (found,) = bus.verify().findings
+    assert (found.kind, found.where) == ("archive", segment.relative_to(directory).as_posix())
+    assert found.what.startswith("it cannot be read: ")
+    assert "make it readable" in found.advice
 
 
 @pytest.mark.damages_the_log

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from scratchbus import Bus, Page
@@ -71,6 +73,33 @@ def test_a_number_of_shards_that_was_raised_is_found(bus: Bus, page: Page) -> No
     with Bus.connect(bus.settings.url, bus=bus.settings.bus, source="other") as other:
         assert other.page("main").active() == []
         assert other.verify().findings == [Finding("unknown", keys_of(bus).heads("main"), what)]
+
+
+@pytest.mark.engines(*ONE)
+def test_pages_on_a_wrong_shard_are_one_finding_per_shard(bus: Bus) -> None:
+    names = [f"page-{number}" for number in range(60)]
+    for name in names:
+        bus.page(name).add("observation", "one")
+    before, after = bus.core.log.shards, 2 * bus.core.log.shards
+    moved = [name for name in names if shard_of(name, after) != shard_of(name, before)]
+    send(bus, "HSET", bus.core.log.keys(0).meta, "shards", after)
+    with Bus.connect(bus.settings.url, bus=bus.settings.bus, source="other") as other:
+        found = [each for each in other.verify().findings if each.kind == "unknown"]
+    assert len(found) == before
+    assert {each.where for each in found} <= {keys_of(bus, name).heads(name) for name in moved}
+    others = [int(count[1]) for each in found if (count := re.search(r", and (\d+) more pages are", each.what))]
+    assert sum(others) + before == len(moved)
+
+
+def test_an_entry_that_is_no_event_puts_no_page_on_a_wrong_shard(bus: Bus, page: Page) -> None:
+    story, shard = page.add("observation", "story"), bus.core.log.shard("main")
+    strays = [name for name in ("a", "b", "c", "d", "e") if shard_of(name, bus.core.log.shards) != shard]
+    for number, name in enumerate(strays, 2):
+        send(bus, "XADD", keys_of(bus).log, f"{story.ms}-{number}", "page", name)
+    send(bus, "SET", keys_of(bus).tail, f"{story.ms}-{len(strays) + 1}|")
+    project(bus)
+    assert {each.kind for each in bus.verify().findings} >= {"event"}
+    assert not [each for each in bus.verify().findings if "more pages" in each.what or "of a page" in each.what]
 
 
 def test_a_floor_that_cannot_be_read_is_found(bus: Bus, page: Page) -> None:

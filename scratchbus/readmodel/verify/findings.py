@@ -16,8 +16,10 @@ _ADVICE = {
         ("head room key page id gap order batch chain tail floor erased", "restore a backup of the engine"),
         (
             "archive",
-            "restore the file from a copy; if it is beyond its log, `scratchbus log-archive run` says what to do",
+            "restore the file from a copy, or make it readable if it is not; if it is beyond its log,"
+            " `scratchbus log-archive run` says what to do",
         ),
+        ("kept", "publish the types or relations again, with a change, which writes a new event"),
         ("import", "import the same file again"),
         ("foreign", "find out who added it, then run `scratchbus repair`"),
         ("unknown", "find out who wrote it; restore a backup if the number of shards was lost or changed"),
@@ -30,8 +32,8 @@ class Finding(NamedTuple):
     """A difference between the engine and the log.
 
     `kind` is one of: gap, order, batch, chain, event, tail, floor, erased, checkpoint, head, room, key, page, id,
-    document, paged, index, due, relation, position, snapshot, rejected, foreign, archive, import, unknown. `where` is
-    the key with the member, the position in the log, or the file; `what` describes the fault.
+    document, paged, index, due, relation, position, snapshot, rejected, kept, foreign, archive, import, unknown.
+    `where` is the key with the member, the position in the log, or the file; `what` describes the fault.
     """
 
     kind: str

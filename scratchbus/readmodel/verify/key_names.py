@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 
 from scratchbus.engine.scans import find_keys
 from scratchbus.engine.steps import Step, ask, ask_all, batches
@@ -13,6 +13,7 @@ from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import checkpoint_key
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.raw_entries import texts_of
+from scratchbus.readmodel.verify.expected import PageState
 from scratchbus.readmodel.verify.findings import Verified
 from scratchbus.readmodel.verify.stored import StoredKeys
 
@@ -91,13 +92,16 @@ def check_other_shards(log: Log, verified: Verified) -> Step[None]:
         verified.add("unknown", f"{tag}*", f"{what}; if that is wrong, restore {keys.meta} from a backup")
 
 
-def check_pages(log: Log, shard: int, pages: Iterable[str], verified: Verified) -> None:
+def check_pages(log: Log, shard: int, pages: Mapping[str, PageState], verified: Verified) -> None:
     """Report pages whose events are not on their shard, so that no one finds them: the number of shards is wrong."""
-    for page in pages:
-        if (right := log.shard(page)) != shard:
-            what = f"has events of a page of shard {right}, as the bus has {log.shards} shards"
-            where = PageKeys(log.keys(shard), page).heads
-            verified.add("unknown", where, f"{what}; if that is wrong, restore {log.keys(0).meta} from a backup")
+    wrong = [page for page, state in pages.items() if log.shard(page) != shard and any(state.sure())]
+    if not wrong:
+        return
+    what = f"has events of a page of shard {log.shard(wrong[0])}, as the bus has {log.shards} shards"
+    if len(wrong) > 1:
+        what += f", and {len(wrong) - 1:,} more pages are on a wrong shard too"
+    where = PageKeys(log.keys(shard), wrong[0]).heads
+    verified.add("unknown", where, f"{what}; if that is wrong, restore {log.keys(0).meta} from a backup")
 
 
 def recognise(wanted: StoredKeys, verified: Verified, name: str) -> None:

@@ -13,7 +13,7 @@ from functools import partial
 from scratchbus.domain.position import Position
 from scratchbus.engine.scans import find_keys
 from scratchbus.engine.steps import Fetch, Step, ask, ask_all, batches
-from scratchbus.errors import ArchiveDamaged, ArchiveForeign, LogRewound
+from scratchbus.errors import ArchiveDamaged, ArchiveForeign, ArchiveUnavailable, LogRewound
 from scratchbus.eventlog.archive_protocol import LogArchive
 from scratchbus.eventlog.below_floor import read_floor
 from scratchbus.eventlog.checkpoint import checkpoint_key, read_unchecked
@@ -140,13 +140,18 @@ class _Shard(ShardCheck):
         tail = yield from ask(self._shard, "GET", self._keys.tail)
         erased = yield from erased_between(self._keys, 1, stored_end(tail, self._shard).seq)
         is_at_work = yield from self._is_archiver_at_work()
+        faults_before = self._verified.count
         steps = archive.check(self._shard, floor.origin, floor.position, [] if is_at_work else erased)
         while (step := (yield Fetch(partial(next, steps, None)))) is not None:
             for fault in step.faults:
                 if not (fault.is_leftover and (is_at_work or (yield from self._is_archiver_at_work()))):
                     self._verified.add("archive", fault.where, fault.what)
             self._report("archive", step.events)
-        yield from self._check_archive_end(archive, floor.origin)
+        try:
+            yield from self._check_archive_end(archive, floor.origin)
+        except ArchiveUnavailable:
+            if self._verified.count == faults_before:  # else the check has found a file that cannot be read
+                raise
 
     def _check_archive_end(self, archive: LogArchive, origin: str) -> Step[None]:
         """Check that the log had the last archived event."""
@@ -241,7 +246,7 @@ class _Shard(ShardCheck):
         )
         for (subject, last), is_live in zip(lasts.items(), live, strict=True):
             if not is_live and subjects[subject].last == last and last.encode() not in [entry[0] for entry in kept]:
-                self._verified.add("key", f"{key} {last}", f"is missing; it has the current {subject}")
+                self._verified.add("kept", f"{key} {last}", f"is missing; it has the current {subject}")
 
     def _read_snapshots(self) -> Step[None]:
         """Check that all snapshots can be read."""
