@@ -25,6 +25,14 @@ _END_MS = millis(datetime(9000, 1, 1, tzinfo=UTC))  # leaves room for times afte
 _TEXTS = tuple(ENTRY)[:-1]
 
 
+class OtherShards(InvalidInput):
+    """The export is of a bus with another number of `shards`."""
+
+    def __init__(self, shards: int, actual: int) -> None:
+        super().__init__(f"is of a bus with {shards} shards, and this bus has {actual}")
+        self.shards = shards
+
+
 class _ExportLine(BaseModel):
     """A line of an export. Its other fields are derived from these."""
 
@@ -88,8 +96,7 @@ def read_line(text: str | bytes, shards: int) -> tuple[RawEntry, Event, BusPosit
         raise InvalidInput(f"is not JSON: {problem}") from None
     until = None if line.until is None else BusPosition.parse(line.until)
     if until is not None and (wanted := len(until.shards)) != shards:
-        what = f"is of a bus with {wanted} shards, and this bus has {shards}"
-        raise InvalidInput(f"{what}; set SCRATCHBUS_SHARDS={wanted} and choose a new name for the bus")
+        raise OtherShards(wanted, shards)
     if line.shard >= shards:
         raise InvalidInput(f"is of shard {line.shard}; this bus has {shards} shards, numbered from 0")
     index, total = map(int, line.batch.split("/"))

@@ -160,8 +160,10 @@ class SettingsFileError(_FileError, SettingsError):
 class InvalidExport(InvalidInput):
     """A line of the file to import is not from an export, or does not follow the previous line."""
 
-    def __init__(self, line: int, problem: str) -> None:
-        super().__init__(f"line {line}: {problem}; import the complete output of `scratchbus tail --format jsonl`")
+    def __init__(
+        self, line: int, problem: str, advice: str = "import the complete output of `scratchbus tail --format jsonl`"
+    ) -> None:
+        super().__init__(f"line {line}: {problem}; {advice}")
         self.line = line
 
 

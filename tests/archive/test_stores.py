@@ -154,10 +154,14 @@ def test_the_error_of_an_invalid_archive_url_hides_its_key(url, reason):
         "//[::1",
         "//a b:9",
         '//h/"',
+        "//h/a b",
+        "//h/<x>",
+        "//h/`",
+        "//h/%23x",
         "//é:1",
     ],
 )
-@pytest.mark.parametrize("name", ["endpoint", "AWS_ENDPOINT_URL"])
+@pytest.mark.parametrize("name", ["endpoint", "AWS_ENDPOINT_URL", "azure_storage_endpoint"])
 def test_an_endpoint_that_no_server_has_is_refused(name: str, endpoint: str) -> None:
     for login in ("", "//KEY:s3cr3t@"):
         url = f"s3://bucket/x?{name}=http:{endpoint.replace('//', login or '//')}"
@@ -175,7 +179,17 @@ def test_an_endpoint_without_http_is_refused(endpoint: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "endpoint", ["h", "h:9000", "h:65535/", "a_b.c-d:1/path/x", "[::1]:9000", "KEY:s3cr3t@127.0.0.1:1"]
+    "endpoint",
+    [
+        "h",
+        "h:9000",
+        "h:65535/",
+        "a_b.c-d:1/path/x",
+        "h/a:b,(c)/@d/~e%2520f",
+        "h:1/p?q=1",
+        "[::1]:9000",
+        "KEY:s3cr3t@127.0.0.1:1",
+    ],
 )
 def test_an_endpoint_may_have_a_port_and_a_path(endpoint: str) -> None:
     assert open_store(f"s3://bucket/x?endpoint=http://{endpoint}&region=here").where == "s3://bucket/x"

@@ -180,7 +180,7 @@ def test_the_end_of_an_export_of_other_shards_is_refused(bus: Bus, copy: Bus) ->
     count = len(others.shards)
     for shard in (0, count - 1):
         line = line_of(event, others).replace(f'"shard":{event.position.shard},', f'"shard":{shard},')
-        with pytest.raises(InvalidExport, match=rf"; set SCRATCHBUS_SHARDS={count} and choose a new name for the bus"):
+        with pytest.raises(InvalidExport, match=rf"; set SCRATCHBUS_SHARDS={count} and choose a new name for the bus$"):
             copy.import_events([line])
     with pytest.raises(InvalidExport, match=r"line 1: .*is not a position"):
         copy.import_events([line_of(event).replace('"id":', '"until":"x","id":', 1)])

@@ -10,7 +10,7 @@ from io import IOBase
 from itertools import islice
 from typing import Any
 
-from scratchbus.archive.export import MAX_LINE, read_line
+from scratchbus.archive.export import MAX_LINE, OtherShards, read_line
 from scratchbus.archive.importing.event_rules import check_event, problem_with
 from scratchbus.archive.importing.spill import Spill, Spilled, temporary_spill
 from scratchbus.domain.event import Event
@@ -78,6 +78,9 @@ def _take(line: str | bytes, number: int, logs: list[_ImportedLog]) -> None:
             log.must_reach(end)
         check_event(event)
         logs[event.shard].take(entry, event, number, len(line))
+    except OtherShards as problem:
+        advice = f"set SCRATCHBUS_SHARDS={problem.shards} and choose a new name for the bus"
+        raise InvalidExport(number, str(problem), advice) from None
     except InvalidInput as problem:
         raise InvalidExport(number, str(problem)) from None
 
