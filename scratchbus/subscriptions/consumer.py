@@ -151,7 +151,7 @@ class Consumer:
     def declare(self) -> Step[None]:
         """Record a new name and its cursor, or reset it. Raises SubscriptionHeld when a reset is refused."""
         if not self._is_declared:
-            start = yield from start_position(self._core, self._terms)
+            start = yield from start_position(self._core, self.name, self._filters, self._terms)
             yield from self._lease().declare(str(self._filters), start, self._terms.reset)
             self._is_declared = True
 
@@ -160,7 +160,7 @@ class Consumer:
 
     def _try_lease(self) -> Step[float]:
         terms, log = self._terms, self._core.log
-        start = "" if self._is_declared else (yield from start_position(self._core, terms))
+        start = "" if self._is_declared else (yield from start_position(self._core, self.name, self._filters, terms))
         lease, started_at = self._lease(), time.monotonic()
         try:
             grant = yield from lease.take(str(self._filters), start, terms.reset and not self._is_declared)

@@ -67,7 +67,7 @@ def declare(
     if secrets and not checked_url:
         raise InvalidField(next(iter(secrets)), "signs the deliveries of a webhook; pass its url too")
     check_flag("reset", terms.reset)
-    start = yield from start_position(core, terms)
+    start = yield from start_position(core, name, filters, terms)
     reply = yield from run_script(
         core.log.keys(0), check_name(name), "define", token=token_hex(8), filters=str(filters), start=start,
         reset=int(terms.reset), attempts=attempts, wait_ms=wait_ms, url=checked_url, **secrets,

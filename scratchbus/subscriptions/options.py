@@ -8,9 +8,13 @@ from scratchbus.domain.position import BusPosition
 from scratchbus.domain.time_checks import When
 from scratchbus.domain.values import Duration, check_page, check_whole
 from scratchbus.engine.steps import Step
-from scratchbus.errors import InvalidName, LogRewound, ScratchbusError, shown
+from scratchbus.errors import InvalidName, LogRewound, ScratchbusError, UnknownType, shown
 from scratchbus.eventlog.cursor import ADVICE, cursors
-from scratchbus.readmodel.scope import Core
+from scratchbus.readmodel.scope import Core, type_of
+from scratchbus.subscriptions.event_filters import Filters
+from scratchbus.telemetry.logs import stderr_logger
+
+logger = stderr_logger()
 
 MAX_DELAY = 60.0
 """The longest automatic delay of a retry, in seconds."""
@@ -29,8 +33,16 @@ class Terms(NamedTuple):
     handler_timeout: Duration = "5m"
 
 
-def start_position(core: Core, terms: Terms) -> Step[str]:
-    """Return the text of the position after which a new subscription starts. Raises InvalidPosition or LogRewound."""
+def start_position(core: Core, name: str, filters: Filters, terms: Terms) -> Step[str]:
+    """Return the text of the position after which a new subscription starts. Raises InvalidPosition or LogRewound.
+
+    Warns of types that the registry does not have: they may be misspelled, or be published later.
+    """
+    for each in sorted(filters.narrow.types or ()):
+        try:
+            yield from type_of(core, each.decode())
+        except UnknownType as problem:
+            logger.warning("subscribed to an unknown type", subscription=name, reason=str(problem))
     return str(BusPosition(tuple(cursor.position for cursor in (yield from cursors(core.log, terms.after)))))
 
 

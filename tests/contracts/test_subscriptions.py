@@ -601,6 +601,15 @@ def test_a_second_ack_changes_nothing(bus, page):
         first.ack()
 
 
+def test_types_that_the_registry_does_not_have_are_logged(bus, page, capfd):
+    with bus.subscribe("router", types=["risk_alert", "observatoin"]):
+        pass
+    bus.declare_subscription("reader", types=["risk_alert", "observatoin"])
+    warnings = [line for line in capfd.readouterr().err.splitlines() if "subscribed to an unknown type" in line]
+    assert [each.partition("subscription=")[2] for each in warnings] == ["router", "reader"]
+    assert all("'observatoin'; did you mean 'observation'?" in each for each in warnings)
+
+
 def test_an_ack_of_an_undelivered_event_is_refused(bus, page):
     added = fill(page, 3)
     deliveries = bus.subscribe("router")
