@@ -102,6 +102,22 @@ def test_an_entry_that_is_no_event_puts_no_page_on_a_wrong_shard(bus: Bus, page:
     assert not [each for each in bus.verify().findings if "more pages" in each.what or "of a page" in each.what]
 
 
+def test_keys_that_the_server_will_delete_are_found(bus: Bus, page: Page) -> None:
+    page.add("observation", "one")
+    project(bus)
+    keys = [keys_of(bus).log, keys_of(bus).heads("main"), PageKeys(keys_of(bus), "main").docs]
+    for key in keys:
+        send(bus, "PEXPIRE", key, 600_999)
+    found = bus.verify().findings
+    assert sorted(each.where for each in found) == sorted(keys)
+    assert all(
+        re.match(r"will be deleted by the server in (600|599|598) s; send it PERSIST", each.what) for each in found
+    )
+    for key in keys:
+        send(bus, "PERSIST", key)
+    assert bus.verify().findings == []
+
+
 def test_a_floor_that_cannot_be_read_is_found(bus: Bus, page: Page) -> None:
     page.add("observation", "one")
     send(bus, "SET", keys_of(bus).floor, "garbage")

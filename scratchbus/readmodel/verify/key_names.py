@@ -29,6 +29,9 @@ _APART_WHOLE = {
 }  # fmt: skip
 """The types of the other keys, by their whole names."""
 
+_EXPIRING = ("ids:retried",)
+"""The names of the keys that have a time to live."""
+
 _APART_IN_BUILD = {"rejected": "stream", "paging": "hash", "snapshots:": "hash", "positions:": "string"}
 """The types of keys of a build of the state, by the beginnings of their names."""
 
@@ -62,6 +65,16 @@ def check_types(wanted: StoredKeys, verified: Verified, names: Sequence[str]) ->
                 verified.add(
                     kind, key, f"is a {_WORDS.get(actual, actual)} instead of a {_WORDS.get(expected, expected)}"
                 )
+
+
+def check_lifetimes(wanted: StoredKeys, verified: Verified, names: Sequence[str]) -> Step[None]:
+    """Report the keys that the server will delete, though none of them may have a time to live."""
+    for batch in batches([name for name in names if name.removeprefix(wanted.keys.tag) not in _EXPIRING], _AT_ONCE):
+        found = yield from ask_all(wanted.keys.shard, [("PTTL", key) for key in batch])
+        for key, left_ms in zip(batch, found, strict=True):
+            if left_ms >= 0:
+                what = f"will be deleted by the server in {left_ms // 1000:,} s; send it PERSIST for this key"
+                verified.add("unknown", key, what)
 
 
 def check_essential(wanted: StoredKeys, verified: Verified) -> Step[bool]:

@@ -29,6 +29,7 @@ from scratchbus.readmodel.verify.ends import EndsCheck
 from scratchbus.readmodel.verify.findings import Verified
 from scratchbus.readmodel.verify.key_names import (
     check_essential,
+    check_lifetimes,
     check_other_shards,
     check_pages,
     check_types,
@@ -104,6 +105,7 @@ class _Shard(ShardCheck):
         found = yield from find_keys(self._shard, match=f"{self._keys.tag}*")
         keys = sorted({*texts_of(found), *self._wanted.names()})
         yield from check_types(self._wanted, self._verified, keys)
+        yield from check_lifetimes(self._wanted, self._verified, keys)
         for key in keys:
             if key in self._wanted.unreadable:
                 continue
