@@ -48,7 +48,8 @@ class LogCheck:
     """The check of one log's files.
 
     The archive must have the log's `origin`, every event up to the number `until`, and no content of the events whose
-    numbers are in `erased`. With `only_chain`, no segment is read. `leftovers` are the files that no manifest names.
+    numbers are in `erased`. With `only_chain`, no segment is read. `leftovers` are the files that no manifest names,
+    and `unreadable` those that cannot be read.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class LogCheck:
         self._has_unreadable_manifest = False
         self._named: set[str] = {END}
         self.leftovers: set[str] = set()
+        self.unreadable = self._store.unreadable
 
     def run(self) -> Iterator[None]:
         """Check each segment, the end of the archive and each table, and report files that no manifest names."""
@@ -265,9 +267,7 @@ class LogCheck:
             return
         for name in self._store.list(self._folder):
             name = name.removeprefix(self._folder)
-            content, problem = self._get(name) if is_manifest(name) else (None, "")
-            if problem:
-                return
+            content = self._get(name)[0] if is_manifest(name) else None
             with suppress(ValueError):  # already reported
                 self._named |= Manifest.parse(content).names if content else set()
         for name in unnamed:

@@ -148,7 +148,10 @@ class Archive:
         folder = folder_of(self._bus, shard)
         check = LogCheck(self.store, folder, origin=origin, until=until.seq, erased=erased)
         for _ in check.run():
-            faults = [Fault(each.file, each.problem, each.file in check.leftovers) for each in check.take()]
+            faults = [
+                Fault(each.file, each.problem, each.file in check.leftovers, each.file in check.unreadable)
+                for each in check.take()
+            ]
             yield Checked(check.report.events, faults)
 
     def last_of(self, shard: int, origin: str, page: str, subject: str) -> Position | None:

@@ -1,4 +1,4 @@
-"""Reads of an archive that is checked: a file that cannot be read ends nothing, and a store that is down does."""
+"""Reads of an archive that is checked: an unreadable file does not end the check, a store that is down does."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Unreadable(Exception):
 
 
 class FileReads:
-    """The files of a store.
+    """The files of a store; `unreadable` are those that cannot be read.
 
     The store is down if it cannot be listed after the first failure, or if more than three files in a row fail.
     """
@@ -22,7 +22,8 @@ class FileReads:
         self.list = store.list
         self._store, self._folder = store, folder
         self._is_listed = False
-        self._unreadable: set[str] = set()  # since the last file that could be read
+        self.unreadable: set[str] = set()
+        self._in_a_row: set[str] = set()
 
     def get(self, name: str) -> bytes | None:
         """Return the content of a file, None if there is none. Raises Unreadable, or ArchiveUnavailable."""
@@ -30,7 +31,7 @@ class FileReads:
             content = self._store.get(name)
         except ArchiveUnavailable:
             content = self._get_again(name)
-        self._unreadable.clear()
+        self._in_a_row.clear()
         return content
 
     def _get_again(self, name: str) -> bytes | None:
@@ -40,7 +41,8 @@ class FileReads:
         try:
             return self._store.get(name)
         except ArchiveUnavailable as problem:
-            self._unreadable.add(name)
-            if len(self._unreadable) > _MAX_UNREADABLE:
+            self._in_a_row.add(name)
+            if len(self._in_a_row) > _MAX_UNREADABLE:
                 raise
+            self.unreadable.add(name)
             raise Unreadable(f"it cannot be read: {problem}") from None

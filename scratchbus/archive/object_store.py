@@ -25,11 +25,10 @@ _LOGIN = re.compile(r"://[^/\s]*@")
 
 _ENDPOINT_OPTION = re.compile(r"((aws|azure|azure_storage)_)?endpoint(_url)?", re.IGNORECASE)
 _ENDPOINT = re.compile(
-    r"""https?://([^/\s]*@)?([\w.-]+|\[[\dA-Fa-f:.]+\])(:\d{0,5})?([/?][^\s"<>\\^`{|}#\x00-\x1f\x7f]*)?""", re.ASCII
+    r"""https?://([^/\s]*@)?([\w.-]+|\[[\dA-Fa-f:.]+\])(:\d{0,5})?(/[^\s"<>\\^`{|}?#\x00-\x1f\x7f]*)?""", re.ASCII
 )
-"""An http URL whose host, port, path and query have the characters that they may have (RFC 3986).
-
-For some other characters, and for a port above 65535, obstore panics; it does not send what follows a `#`.
+"""An http URL without the characters that RFC 3986 excludes from a path: for some of them, and for a port above 65535,
+obstore panics. It also has no query or fragment, to which obstore would add the names of files.
 """
 
 

@@ -50,8 +50,8 @@ def wait(event: threading.Event, seconds: float | None) -> bool:
 def call_within(seconds: float, call: Callable[[], T]) -> T:
     """Return the result of a call made in another thread.
 
-    Raises TimeoutError if it takes longer; the thread then continues, and its result is dropped. So it does at once if
-    there can be no other thread, as at a limit or while the process ends.
+    Raises TimeoutError if it takes longer; the thread then continues, and its result is dropped. It is raised at once
+    if no thread can be started, as at a limit or while the process ends.
     """
     is_done = threading.Event()
     results: list[T] = []

@@ -22,11 +22,15 @@ class EntryChunk(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """A fault in a file of an archive, or between two files; a leftover is a file that no manifest names."""
+    """A fault in a file of an archive, or between two files.
+
+    `is_leftover` is that no manifest names the file, `is_unreadable` that it cannot be read, though others can.
+    """
 
     where: str
     what: str
     is_leftover: bool = False
+    is_unreadable: bool = False
 
 
 class Checked(NamedTuple):

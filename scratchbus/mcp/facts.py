@@ -38,9 +38,7 @@ class FactAnswer(TypedDict):
 class AssertedFact(FactAnswer):
     """A fact; `valid_at` and `invalid_at` bound the time it holds, if given."""
 
-    contested: NotRequired[
-        Annotated[list[str], Field(description="Facts of others, because of which none is true yet.")]
-    ]
+    contested: NotRequired[Annotated[list[str], Field(description="Facts of others that disagree: none is true yet.")]]
 
 
 _LISTED: Final = {
@@ -108,8 +106,9 @@ class FactsTools(ToolGroup):
         answer = answer_of(AssertedFact, fact)
         if valid_at is not None:  # without it there is no contest
             with suppress(ScratchbusError):  # it is asserted
-                if rivals := (await self._facts.why(fact)).span.contested_by:
-                    answer["contested"] = list(rivals)
+                spans = await self._facts.timeline(fact.subject, fact.relation)
+                if rivals := next((span.contested_by for span in spans if span.fact.id == fact.id), []):
+                    answer["contested"] = rivals
         return answer
 
     @tool("Retract a fact", SETS)
@@ -131,11 +130,31 @@ class FactsTools(ToolGroup):
         answer: FoundFacts = {"facts": _answers(found[:limit])}
         if len(found) > limit:
             answer["has_more"] = True
-        if not found and at is None and subject is not None and relation is not None:
-            spans = await self._facts.timeline(subject, relation, limit=100)
-            if contested := _contested_now(spans):
-                answer["contested"] = _answers(contested[:limit])
+        if found or at is not None or subject is None or relation is None:
+            return answer
+        if contested := await self._contested(subject, relation, object):
+            answer["contested"] = _answers(contested[:limit])
         return answer
+
+    async def _contested(self, subject: str, relation: str, object: str | None) -> list[scratchbus.Fact]:
+        """Return the facts that contest each other now, if one of them would answer the question."""
+        now = datetime.now(UTC)
+        spans = [span for span in await self._facts.timeline(subject, relation) if span.begins <= now]
+        last = {span.fact.subject.casefold(): span.begins for span in spans if span.state != "retracted"}
+        contested = {
+            span.fact.id: span
+            for span in spans
+            if span.state == "contested"
+            and span.begins == last[span.fact.subject.casefold()]
+            and (span.fact.invalid_at is None or now < span.fact.invalid_at)
+        }
+        facts = {id: span.fact for id, span in contested.items()}
+        for span in contested.values():
+            for id in span.contested_by:
+                if id not in facts:  # by an inverse relation, only one side names the entity
+                    facts[id] = (await self._facts.why(id)).fact
+        names = {name.casefold() for fact in facts.values() for name in (fact.subject, fact.object)}
+        return list(facts.values()) if object is None or object.casefold() in names else []
 
     @tool("Find connections", READS)
     async def find_connections(
@@ -163,14 +182,6 @@ class FactsTools(ToolGroup):
     async def explain_fact(self, id: str) -> Explanation:
         """Show who asserted a fact, its source text and evidence, and what ended or contests it."""
         return {"explanation": (await self._facts.why(id)).text()}
-
-
-def _contested_now(spans: Sequence[scratchbus.Span]) -> list[scratchbus.Fact]:
-    """Return the facts that contest each other since the last of them began."""
-    now = datetime.now(UTC)
-    known = [span for span in spans if span.state != "retracted" and span.begins <= now]
-    last = max((span.begins for span in known), default=None)
-    return [span.fact for span in known if span.state == "contested" and span.begins == last]
 
 
 def _answers(facts: Sequence[scratchbus.Fact]) -> list[FactAnswer]:

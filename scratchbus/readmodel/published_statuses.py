@@ -5,30 +5,29 @@ from __future__ import annotations
 from collections import defaultdict
 from contextlib import suppress
 from functools import lru_cache
-from typing import cast
 
 from scratchbus.domain import registry_yaml
 from scratchbus.domain.lifecycle import DEFAULT, Lifecycle, StatusClass
 from scratchbus.domain.page_events import TypesChanged
-from scratchbus.engine.steps import Step, Within
+from scratchbus.engine.steps import Step
 from scratchbus.errors import RegistryError, ScratchbusError
 from scratchbus.eventlog.keys import SYSTEM_PAGE
 from scratchbus.readmodel import registry_files
 from scratchbus.readmodel.history import history
-from scratchbus.readmodel.scope import PATIENCE, TYPES, Core
+from scratchbus.readmodel.scope import TYPES, Core, read_if_served
 
 StatusClasses = dict[str, set[StatusClass]]
 """The classes that each status has in any lifecycle."""
 
 
 def status_classes(core: Core) -> Step[StatusClasses | None]:
-    """Return the statuses of the registry in use, and of all that were published; None if one cannot be read in time.
+    """Return the statuses of the registry in use, and of all that were published; None if one cannot be read.
 
     The file of types counts as the one before these, and the lifecycle of removed types is the default one.
     """
     try:
-        return cast(StatusClasses, (yield Within(PATIENCE, _read(core))))
-    except (ScratchbusError, TimeoutError):
+        return (yield from read_if_served(core, _read(core)))
+    except ScratchbusError:
         return None
 
 

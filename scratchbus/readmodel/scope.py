@@ -52,15 +52,14 @@ TYPES = "types"
 REGISTRY_AGE = 5.0
 """Seconds after which a process checks for a newer published registry."""
 
-PATIENCE = 1.0
-"""The seconds for which what can be done without the published registries waits for them."""
+_PATIENCE = 1.0  # seconds
 
 
 @dataclass
 class Core:
     """An open bus, without its connections.
 
-    `registry_checked` is when the published registry was last asked for, `registry_unreachable` when that failed on a
+    `registry_checked` is when the published registry was last read, `registry_unreachable` when that failed on a
     cluster, both in monotonic seconds. `recalled` has, by page and subject, the last observation that answered a retry,
     and its last event then.
     `pick_hints` has, by what is picked, the hint of the last pick, if there was one; see `Appended`.
@@ -167,43 +166,41 @@ def type_of(core: Core, name: str) -> Step[ObservationType]:
 
 
 def check_registry(core: Core) -> Step[None]:
-    """Use the published registry if it is newer.
-
-    On a cluster, keep the known one if the server of shard 0 cannot be reached, and let the others wait for no answer.
-    """
-    last_checked, core.registry_checked = core.registry_checked, time.monotonic()
-    try:
-        yield from newer_registry(core)
-    except ScratchbusError:
-        core.registry_checked = last_checked  # so that nothing is added by types which may be outdated
-        raise
+    """Use the published registry if it is newer; on a cluster, keep the known one while shard 0 is not served."""
+    yield from newer_registry(core)
+    core.registry_checked = time.monotonic()
 
 
 def refresh_registry(core: Core) -> Step[bool]:
     """Use the published registry if it is newer than the one in use; return whether it was."""
     version, text = yield from read_published(core.log, TYPES, core.registry_version)
-    core.registry_checked = time.monotonic()
     if text is not None:
         registry = registry_yaml.parse_registry(text, f"types (version {version.number})", is_published=True)
         core.registry, core.registry_version = registry, version
+    core.registry_checked = time.monotonic()
     return text is not None
 
 
 def newer_registry(core: Core) -> Step[bool]:
-    """Use the published registry if it is newer; return whether it was.
+    """Use the published registry if it is newer; return whether it was. On a cluster, see `read_if_served`."""
+    return bool((yield from read_if_served(core, refresh_registry(core))))
 
-    On a cluster, wait for the server of shard 0 for a second at most, and not again for a few seconds: other shards may
-    still be served. Elsewhere this raises EngineError, as everything else would.
+
+def read_if_served(core: Core, read: Step[T]) -> Step[T | None]:
+    """Return what a conversation reads of shard 0, which has the registries.
+
+    On a cluster, where the other shards may still be served, wait for a second at most, and after that not again for a
+    few seconds: return None. Elsewhere this raises EngineError, as everything else would.
     """
     if not core.log.is_spread:
-        return (yield from refresh_registry(core))
+        return (yield from read)
     if time.monotonic() - core.registry_unreachable < REGISTRY_AGE:
-        return False
+        return None
     try:
-        return cast(bool, (yield Within(PATIENCE, refresh_registry(core))))
+        return cast(T, (yield Within(_PATIENCE, read)))
     except (EngineUnreachable, EngineLoading, TimeoutError):
         core.registry_unreachable = time.monotonic()
-        return False
+        return None
 
 
 def by_newest_registry(core: Core, change: Callable[[], Step[T]]) -> Step[T]:

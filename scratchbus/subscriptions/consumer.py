@@ -134,7 +134,7 @@ class Consumer:
         self._failures = 0
 
     def find(self, position: Position | str) -> DeliveryState:
-        """Return the delivery that is out at a position. Raises NotDelivered, or LeaseLost."""
+        """Return the delivery that is out at a position, or was acked. Raises NotDelivered, or LeaseLost."""
         at = Position.parse(position) if isinstance(position, str) else position
         if self.window is None:
             raise NotDelivered(self.name, at)

@@ -54,8 +54,7 @@ class DeliveryWindow:
         self.lease = lease
         self.owner = owner
         self.is_lost = False
-        self.valid_until = started_at + lease.ms / 1000
-        self.written_at = started_at
+        self.valid_until, self.written_at = started_at + lease.ms / 1000, started_at
         self.tails: list[TailCursor] | None = None
         self.ends, self.origins = grant.ends, grant.origins
         self.redeliveries = grant.redeliveries
@@ -217,13 +216,14 @@ class DeliveryWindow:
         return now - self.written_at > ACKS_FOR or now > self.valid_until
 
     def find(self, position: Position) -> DeliveryState:
-        """Return the delivery that is out at a position. Raises NotDelivered, or LeaseLost."""
+        """Return the delivery that is out at a position, or was acked. Raises NotDelivered, or LeaseLost."""
         if self.is_lost:
             raise LeaseLost(self.lease.name)
         with self._lock:
-            for delivery in self._queue:  # after a reset, a retried dead letter may wait besides
-                if delivery.position == position and delivery.state != WAITING:
-                    return delivery
+            for state in (OUT, ACKED):  # after a reset, a retried dead letter may be there twice
+                for delivery in self._queue:
+                    if delivery.position == position and delivery.state == state:
+                        return delivery
         raise NotDelivered(self.lease.name, position)
 
     def fail(self, delivery: DeliveryState, reason: str, delay: float) -> None:

@@ -316,6 +316,23 @@ def test_a_store_in_which_four_files_in_a_row_cannot_be_read_is_unavailable(
     assert len(listed) == len(set(listed)) + 1, "the folder is listed once more"
 
 
+def test_a_store_in_which_other_files_can_be_read_is_not_down(archive: Path, monkeypatch: pytest.MonkeyPatch):
+    store = open_store(str(archive))
+    unread = {f"kept/0000/{each.name}" for each in (*manifests(archive)[::2], indexes(archive)[1], indexes(archive)[3])}
+
+    def get(name: str) -> bytes | None:
+        if name in unread:
+            fail("no permission")
+        return get_content(name)
+
+    get_content = store.get
+    monkeypatch.setattr(store, "get", get)
+    found = {
+        each.file for log in verify(store) for each in log.problems if each.problem.startswith("it cannot be read")
+    }
+    assert found == unread
+
+
 def test_a_read_that_fails_once_is_no_problem(archive: Path, monkeypatch: pytest.MonkeyPatch):
     store = open_store(str(archive))
     read: set[str] = set()

@@ -1121,16 +1121,31 @@ def test_verify_finds_another_event_at_the_position_of_the_last_archived_one(bus
     assert re.match(rf"is beyond the log, which does not have event (\d/)?{end}: it was rewound", found.what)
 
 
-def test_a_last_segment_that_cannot_be_read_is_one_finding(bus, directory, monkeypatch):
+def test_a_segment_that_cannot_be_read_is_found(connect, bus, directory):
     fill(bus)
     archive(bus)
     segment = max(directory.glob(f"*/{bus.core.log.shard('main'):04d}/*.jsonl.zst"))
     segment.unlink()
     segment.mkdir()
-    (found,) = bus.verify().findings
-    assert (found.kind, found.where) == ("archive", segment.relative_to(directory).as_posix())
-    assert found.what.startswith("it cannot be read: ")
-    assert "make it readable" in found.advice
+    file, rest = connect("another", archive_url=directory).verify().findings
+    assert (file.kind, file.where) == ("archive", segment.relative_to(directory).as_posix())
+    assert file.what.startswith("it cannot be read: ")
+    assert "make it readable" in file.advice
+    assert rest.what.startswith("nothing that rests on it could be compared: ")
+
+
+def test_a_store_that_goes_down_after_the_check_of_its_files_is_no_finding(bus, directory, monkeypatch):
+    fill(bus)
+    archive(bus)
+    folder = directory / bus.settings.bus / f"{bus.core.log.shard('main'):04d}"
+    (folder / f"{1:016d}-{9:016d}.beef0000.jsonl.zst").write_bytes(b"half")  # something else to be found
+
+    def down(*_):
+        raise ArchiveUnavailable("it does not answer")
+
+    monkeypatch.setattr(Archive, "last_until", down)
+    with pytest.raises(ArchiveUnavailable, match="it does not answer"):
+        bus.verify()
 
 
 @pytest.mark.damages_the_log

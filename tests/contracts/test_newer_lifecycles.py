@@ -1,13 +1,15 @@
 """A change that the types known to a process refuse follows newer ones, if there are any."""
 
+import asyncio
 import time
+from contextlib import suppress
 
 import pytest
 
 from scratchbus import AsyncBus
 from scratchbus.domain.registry_yaml import parse_registry
 from scratchbus.errors import EngineUnreachable, InvalidField, InvalidTransition, RegistryError, TooLarge
-from scratchbus.readmodel import scope
+from scratchbus.readmodel import published_statuses, scope
 from tests.cases import case
 from tests.engines import ONE
 from tests.inspection import archive, log_length, project
@@ -140,15 +142,31 @@ def test_a_refused_change_keeps_its_error_when_newer_types_cannot_be_read(bus, p
     assert len(asked) == 2
 
 
-def test_a_refused_change_keeps_its_error_when_newer_types_are_of_a_newer_version(bus, page, monkeypatch):
+def test_earlier_statuses_are_not_asked_for_again_at_once_when_they_cannot_be_read(bus, page, monkeypatch):
+    asked = []
+
+    def unreachable(core):
+        asked.append(core)
+        yield from ()
+        raise EngineUnreachable("shard 0 is down")
+
+    monkeypatch.setattr(published_statuses, "_read", unreachable)
+    monkeypatch.setattr(bus.core.log, "is_spread", True)
+    for _ in range(3):
+        with pytest.raises(InvalidField, match="'nope' is not a status of any type"):
+            page.list(status="nope")
+    assert len(asked) == 1
+
+
+def test_a_refused_change_keeps_its_error_when_newer_types_are_of_a_newer_version(bus, page, connect, monkeypatch):
     push(bus, OLD)
     build = page.add("build", "x")
+    push(connect("other"), OLD.replace("10", "20"))
 
-    def unreadable(core):
-        yield from ()
+    def unreadable(*_, **__):
         raise RegistryError("types (version 2)", 3, "builds", "unknown key")
 
-    monkeypatch.setattr(scope, "refresh_registry", unreadable)
+    monkeypatch.setattr("scratchbus.readmodel.scope.registry_yaml.parse_registry", unreadable)
     with pytest.raises(InvalidField, match="'paused' is not a status of lifecycle 'builds'"):
         page.update(build.id, status="paused")
     bus.core.registry_checked = float("-inf")
@@ -156,6 +174,26 @@ def test_a_refused_change_keeps_its_error_when_newer_types_are_of_a_newer_versio
         monkeypatch.setattr(bus.core.log, "is_spread", is_spread)
         with pytest.raises(RegistryError):
             page.add("build", "y")
+
+
+async def test_no_task_adds_by_older_types_while_newer_ones_are_read(engine, bus_name):
+    async with (
+        AsyncBus.connect(engine.url, bus=bus_name, shards=engine.shards, source="one") as one,
+        AsyncBus.connect(engine.url, bus=bus_name, shards=engine.shards, source="two") as two,
+    ):
+        page, too_long = one.page("main"), "x" * 20
+        await two.push_types(parse_registry(NEW, "types.yaml"))
+        await page.add("build", "x")
+        await page.archive((await page.list())[0].id)
+        await two.push_types(parse_registry(OLD, "types.yaml"))
+        one.core.registry_checked = float("-inf")
+        cancelled = asyncio.create_task(page.add("build", too_long))
+        await asyncio.sleep(0)
+        cancelled.cancel()
+        with suppress(asyncio.CancelledError, TooLarge):
+            await cancelled
+        answers = await asyncio.gather(*[page.add("build", too_long) for _ in range(5)], return_exceptions=True)
+        assert [type(each) for each in answers] == [TooLarge] * 5
 
 
 @pytest.mark.engines(*ONE)

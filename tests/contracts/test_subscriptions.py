@@ -625,7 +625,7 @@ def test_an_ack_of_an_undelivered_event_is_refused(bus, page):
             deliveries.ack(added[0].position)
 
 
-def test_an_event_is_acked_while_it_also_waits_as_a_retried_dead_letter(bus, page):
+def test_an_event_that_is_also_a_retried_dead_letter_is_acked_twice(bus, page):
     added = fill(page, 3)
     with bus.subscribe("router", max_attempts=1) as deliveries:
         for _ in added:
@@ -636,7 +636,14 @@ def test_an_event_is_acked_while_it_also_waits_as_a_retried_dead_letter(bus, pag
         third.ack()  # with the write, the consumer learns of the dead letters to deliver again
         assert next(deliveries).position != second.position
         deliveries.ack(second.position)
-        assert next(deliveries).position == second.position
+        again = next(deliveries)
+        assert again.position == second.position
+        deliveries.ack(second.position)
+        deliveries.ack(second.position)
+        with pytest.raises(NotDelivered):
+            again.fail("it was acked")
+        with pytest.raises(NotDelivered):
+            second.fail("it was acked")
 
 
 def test_a_failed_delivery_cannot_be_acked(bus, page):

@@ -70,10 +70,13 @@ def verify(core: Core, progress: Progress | None = None) -> Step[Verified]:
             try:
                 report = partial(report_count, shard)
                 probe = Probe(log, StoredKeys(log.keys(shard)), found, partial(report, "log"))
-                yield from _Shard(probe, report).verify()
+                check = _Shard(probe, report)
+                yield from check.verify()
             except Moved:
                 continue
-            except (ArchiveDamaged, ArchiveForeign) as problem:
+            except (ArchiveDamaged, ArchiveForeign, ArchiveUnavailable) as problem:
+                if isinstance(problem, ArchiveUnavailable) and not check.has_unreadable_file:
+                    raise  # the store is down
                 found.add("archive", log.keys(shard).floor, f"nothing that rests on it could be compared: {problem}")
             verified.take(found)
             break
@@ -81,10 +84,11 @@ def verify(core: Core, progress: Progress | None = None) -> Step[Verified]:
 
 
 class _Shard(ShardCheck):
-    """The verification of one shard."""
+    """The verification of one shard; `has_unreadable_file` is that its archive has one that cannot be read."""
 
     def __init__(self, probe: Probe, report: Callable[[str, int], None]) -> None:
         super().__init__(probe)
+        self.has_unreadable_file = False
         self._probe = probe
         self._report = report
 
@@ -142,18 +146,14 @@ class _Shard(ShardCheck):
         tail = yield from ask(self._shard, "GET", self._keys.tail)
         erased = yield from erased_between(self._keys, 1, stored_end(tail, self._shard).seq)
         is_at_work = yield from self._is_archiver_at_work()
-        faults_before = self._verified.count
         steps = archive.check(self._shard, floor.origin, floor.position, [] if is_at_work else erased)
         while (step := (yield Fetch(partial(next, steps, None)))) is not None:
             for fault in step.faults:
+                self.has_unreadable_file |= fault.is_unreadable
                 if not (fault.is_leftover and (is_at_work or (yield from self._is_archiver_at_work()))):
                     self._verified.add("archive", fault.where, fault.what)
             self._report("archive", step.events)
-        try:
-            yield from self._check_archive_end(archive, floor.origin)
-        except ArchiveUnavailable:
-            if self._verified.count == faults_before:  # else the check has found a file that cannot be read
-                raise
+        yield from self._check_archive_end(archive, floor.origin)
 
     def _check_archive_end(self, archive: LogArchive, origin: str) -> Step[None]:
         """Check that the log had the last archived event."""

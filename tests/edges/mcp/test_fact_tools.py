@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
 
+from scratchbus.errors import EngineUnreachable
 from scratchbus.readmodel.fact_index import FactIndex
 from tests.edges.mcp.conftest import Connect, tool_names
 
@@ -40,6 +42,58 @@ async def test_contested_facts_are_shown_to_those_who_assert_or_query_them(conne
         await critic.do("retract_fact", id=first["id"], reason="misread")
         found = await agent.do("query_facts", subject="App")
         assert found == {"facts": [third]}
+
+
+async def test_what_contests_is_shown_only_while_it_would_answer_the_question(connect: Connect, page_name: str):
+    async with connect(page=page_name) as agent, connect(page=page_name, agent="critic") as critic:
+
+        async def contest(subject: str, **times: str) -> list[dict[str, Any]]:
+            names = [(agent, "Acme"), (critic, "Bolt")]
+            said = {"subject": subject, "relation": "works_at", **times}
+            facts = [await each.do("assert_fact", **said, object=name) for each, name in names]
+            return [{name: value for name, value in fact.items() if name != "contested"} for fact in facts]
+
+        async def contested(subject: str, relation: str = "works_at", **more: str) -> list[dict[str, Any]]:
+            found = await agent.do("query_facts", subject=subject, relation=relation, **more)
+            assert found["facts"] == []
+            return list(found.get("contested", []))
+
+        await contest("Ann", valid_at="2999-01-01")
+        assert await contested("Ann") == []
+        await contest("Ann", valid_at="2020-01-01")
+        now = await contest("Ann", valid_at="2021-01-01")
+        assert await contested("Ann") == now
+        assert await contested("Ann", object="bolt") == now
+        assert await contested("Ann", object="Coop") == []
+        assert sorted(each["object"] for each in await contested("bolt", "employs")) == ["Acme", "Bolt"]
+        await contest("Bea", valid_at="2023-01-01")
+        assert len(await contested("bolt", "employs")) == 4
+        gone = await agent.do("assert_fact", subject="Ann", relation="works_at", object="Coop", valid_at="2022-01-01")
+        assert "contested" not in await agent.do("query_facts", subject="Ann", relation="works_at")
+        await agent.do("retract_fact", id=gone["id"], reason="misread")
+        assert await contested("Ann") == now
+
+
+async def test_an_ended_contest_is_not_shown(connect: Connect, page_name: str):
+    times: Any = {"valid_at": "2020-01-01", "invalid_at": "2021-01-01"}
+    async with connect(page=page_name) as agent, connect(page=page_name, agent="critic") as critic:
+        for each, name in ((agent, "Acme"), (critic, "Bolt")):
+            assert each.bus is not None
+            last = await each.bus.facts(page_name).assert_fact("Ann", "works_at", name, **times)
+        assert "contested by" in (await agent.do("explain_fact", id=last.id))["explanation"]
+        assert await agent.do("query_facts", subject="Ann", relation="works_at") == {"facts": []}
+
+
+async def test_a_fact_is_asserted_though_its_rivals_cannot_be_read(
+    connect: Connect, page_name: str, monkeypatch: pytest.MonkeyPatch
+):
+    async def unreachable(*_: object, **__: object) -> None:
+        raise EngineUnreachable("it went away")
+
+    monkeypatch.setattr("scratchbus.AsyncFacts.timeline", unreachable)
+    async with connect(page=page_name) as agent:
+        fact = await agent.do("assert_fact", subject="Ann", relation="works_at", object="Acme", valid_at="2020-01-01")
+        assert (await agent.do("query_facts", subject="Ann"))["facts"] == [fact]
 
 
 async def test_a_fact_asserted_again_hides_no_other(connect: Connect, page_name: str):

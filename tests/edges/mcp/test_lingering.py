@@ -21,7 +21,6 @@ from scratchbus.mcp import app
 from tests.edges.http.raw import Answer
 from tests.waiting import PATIENCE, eventually
 
-NEVER = 3_600
 SIZE = 10 * 2**20
 BODY = b" " * SIZE
 OF_SIZE = b"Content-Length: %d" % SIZE
@@ -132,6 +131,17 @@ async def test_a_client_that_goes_on_sending_is_dropped(gone, monkeypatch, limit
     def client(port: int) -> None:
         with connect(port, b"DELETE", CLOSE, b"Content-Length: 999999999999") as connection:
             assert read_all(connection).status == 401
+            eventually(lambda: is_lost(connection))
+
+    await talk(gone, client)
+
+
+async def test_a_client_that_sends_no_body_is_dropped(gone, monkeypatch):
+    monkeypatch.setattr(app, "HEAD_SECONDS", 0.05)
+
+    def client(port: int) -> None:
+        with connect(port, b"POST", OF_SIZE) as connection:
+            assert connection.recv(65536) == b""
             eventually(lambda: is_lost(connection))
 
     await talk(gone, client)

@@ -241,6 +241,14 @@ async def test_history_traces_past_pages_and_refutations_are_available(connect: 
     assert gone["status"] == "archived"
 
 
+async def test_history_cuts_a_long_reason(connect: Connect):
+    async with connect() as agent:
+        seen = await agent.do("add_observation", type="observation", content="smoke")
+        await agent.do("resolve_observation", id=seen["id"], reason="x" * 1_000)
+        last = (await agent.do("history", id=seen["id"]))["events"][-1]
+    assert last["reason"] == "resolved: " + "x" * 189 + "…"
+
+
 async def test_history_says_why_a_status_changed_and_which_action_was_linked(connect: Connect):
     async with connect() as agent:
         seen = await agent.do("add_observation", type="observation", content="smoke")
