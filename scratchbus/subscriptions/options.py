@@ -8,7 +8,7 @@ from scratchbus.domain.position import BusPosition
 from scratchbus.domain.time_checks import When
 from scratchbus.domain.values import Duration, check_page, check_whole
 from scratchbus.engine.steps import Step
-from scratchbus.errors import InvalidName, LogRewound, ScratchbusError, UnknownType, shown
+from scratchbus.errors import InvalidName, LogRewound, RegistryError, ScratchbusError, UnknownType, shown
 from scratchbus.eventlog.cursor import ADVICE, cursors
 from scratchbus.readmodel.scope import Core, type_of
 from scratchbus.subscriptions.event_filters import Filters
@@ -43,6 +43,8 @@ def start_position(core: Core, name: str, filters: Filters, terms: Terms) -> Ste
             yield from type_of(core, each.decode())
         except UnknownType as problem:
             logger.warning("subscribed to an unknown type", subscription=name, reason=str(problem))
+        except RegistryError:
+            break  # the types need newer code, but the events may not
     return str(BusPosition(tuple(cursor.position for cursor in (yield from cursors(core.log, terms.after)))))
 
 

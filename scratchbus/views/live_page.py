@@ -10,6 +10,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 from weakref import WeakSet
@@ -20,7 +21,16 @@ from scratchbus.domain.position import Position
 from scratchbus.engine.renewal import MAX_PAUSE
 from scratchbus.engine.retry_limits import backoff
 from scratchbus.engine.steps import Pause, Step
-from scratchbus.errors import BusClosed, CodeTooOld, LogError, LogGap, LogRewound, PositionLost, ScratchbusError
+from scratchbus.errors import (
+    BusClosed,
+    CodeTooOld,
+    LogError,
+    LogGap,
+    LogRewound,
+    PositionLost,
+    RegistryError,
+    ScratchbusError,
+)
 from scratchbus.eventlog.cursor import Cursor
 from scratchbus.eventlog.lag import read_clock
 from scratchbus.eventlog.log_entry import LogEntry
@@ -183,7 +193,8 @@ class LivePage:
         engine_ms = yield from read_clock(self._feed.shard)
         self._clock_offset_ms = engine_ms - time.monotonic() * 1000
         if time.monotonic() - self._core.registry_checked > REGISTRY_AGE:
-            yield from check_registry(self._core)
+            with suppress(RegistryError):  # the types need newer code, but the page may not
+                yield from check_registry(self._core)
 
     def _load(self, problem: ScratchbusError | None = None) -> Step[None]:
         now_ms = int(time.monotonic() * 1000 + self._clock_offset_ms)

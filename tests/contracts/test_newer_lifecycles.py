@@ -174,6 +174,10 @@ def test_a_refused_change_keeps_its_error_when_newer_types_are_of_a_newer_versio
         monkeypatch.setattr(bus.core.log, "is_spread", is_spread)
         with pytest.raises(RegistryError):
             page.add("build", "y")
+        with bus.view("main") as view:
+            assert view.list() == [build]
+        with bus.subscribe("router", types=["build", "typo"]) as deliveries:
+            next(deliveries)
 
 
 async def test_no_task_adds_by_older_types_while_newer_ones_are_read(engine, bus_name):
