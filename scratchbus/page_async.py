@@ -25,7 +25,7 @@ with imported_on_first_use(__name__):
     from scratchbus import timetravel
     from scratchbus import work as workers
     from scratchbus.commands import bus_state as bus_state
-    from scratchbus.commands import change, execution
+    from scratchbus.commands import change, clear, execution
     from scratchbus.commands import claim as claims
     from scratchbus.commands import erase as erasure
     from scratchbus.commands import exposure as exposure_log
@@ -272,7 +272,7 @@ class AsyncPage:
 
         Raises InvalidTransition if one is not resolved, and TooLarge for more than 1,000.
         """
-        return await self._bus.converse(change.clear_resolved(self._bus.core, self.name, locals()))
+        return await self._bus.converse(clear.clear_resolved(self._bus.core, self.name, locals()))
 
     async def claim(
         self,

@@ -21,6 +21,7 @@ ROOT = Path(__file__).parents[1]
 RARELY_NEEDED = {
     "apscheduler", "backports.zstd", "fakeredis", "jsonschema", "mcp", "prometheus_client", "rich", "sqlite3",
     "structlog", "yaml", "scratchbus.archive", "scratchbus.commands.change", "scratchbus.commands.claim",
+    "scratchbus.commands.clear",
     "scratchbus.domain.events", "scratchbus.domain.memories", "scratchbus.projections.table",
     "scratchbus.commands.memory", "scratchbus.context", "scratchbus.domain.registry_yaml",
     "scratchbus.readmodel.rebuild", "scratchbus.readmodel.status", "scratchbus.readmodel.verify",

@@ -1,32 +1,29 @@
-"""Change observations: their fields, their status, and removing them from the page."""
+"""Change observations: their fields and their status."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Any, cast
 
-from scratchbus.commands.execution import Command, Occasion, Reason, Version, nth_suffix
-from scratchbus.commands.observations import Lifetime, lifecycle_of, type_or_none
+from scratchbus.commands.execution import Command, Occasion, Reason, Version
+from scratchbus.commands.observations import Lifetime, lifecycle_of
 from scratchbus.commands.references import check_blockers
 from scratchbus.commands.rescheduling import FIELDS, Rescheduled, rescheduled, resumed
 from scratchbus.domain.checks import MAX_LABEL, check_size, check_tags
 from scratchbus.domain.given_observation import check_patch
 from scratchbus.domain.lifecycle import ARCHIVED, Lifecycle
-from scratchbus.domain.models import CheckedBy, EventId, Given
+from scratchbus.domain.models import CheckedBy
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.observation_models import Changes, ObservationPatch
-from scratchbus.domain.page_events import Cleared, ReasonCode, StatusChanged, Updated
+from scratchbus.domain.page_events import ReasonCode, StatusChanged, Updated
 from scratchbus.domain.registry import ObservationType
 from scratchbus.domain.schedule import varying_times
 from scratchbus.domain.time_checks import check_end
 from scratchbus.domain.times import settle
-from scratchbus.domain.values import MAX_BYTES, check_id, duration_of, millis
+from scratchbus.domain.values import MAX_BYTES, duration_of, millis
 from scratchbus.engine.steps import Step
-from scratchbus.errors import InvalidField, TooLarge, shown
-from scratchbus.eventlog.append import append
-from scratchbus.eventlog.writes import MAX_BATCH, Op, Write
-from scratchbus.readmodel.history import check_not_erased
-from scratchbus.readmodel.queries import get
+from scratchbus.errors import InvalidField, shown
+from scratchbus.eventlog.writes import Op, Write
 from scratchbus.readmodel.scope import Core
 
 _OF_STATUS = ("status", "reason")  # what a change of status has, and not `Updated`
@@ -263,40 +260,3 @@ def _reopened_ttl(occasion: Occasion, kind: ObservationType | None) -> int | Non
         return None
     default = occasion.settings.default_ttl_ms
     return (kind.ttl_ms(default) if kind else default) or 0
-
-
-def _check_ids(ids: object) -> list[str]:
-    if not isinstance(ids, Collection):
-        raise InvalidField("ids", f"{shown(ids)} is not a list of observation ids")
-    unique = dict.fromkeys(check_id(id) for id in ([ids] if isinstance(ids, str) else ids))
-    return sorted(unique) if isinstance(ids, set | frozenset) else list(unique)
-
-
-class Clear(Given):
-    """The observations to remove from the page; a text counts as a list of one."""
-
-    ids: Annotated[Sequence[str], CheckedBy(_check_ids)]
-    event_id: EventId = None
-
-
-def clear_resolved(core: Core, page: str, arguments: dict[str, Any]) -> Step[None]:
-    """Remove resolved observations from the page, all or none; their history stays."""
-    command = Clear.parse(arguments)
-    if not command.ids:
-        return
-    if len(command.ids) > MAX_BATCH:
-        raise TooLarge("ids", len(command.ids), MAX_BATCH, "observations", "clear them in several calls")
-    occasion = Occasion.of(core, page, command.event_id, "clear", command.ids)
-    found = yield from get(core.log, page, [*command.ids], core.fresh)
-    kinds: dict[str, ObservationType | None] = {}
-    for name in {each.type for each in found.values()}:
-        kinds[name] = yield from type_or_none(core, name)
-    writes = []
-    for index, id in enumerate(command.ids):
-        before = found.get(id)
-        lifecycle = lifecycle_of(kinds[before.type] if before is not None else None, before)
-        event = occasion.event(Cleared, id, nth_suffix(index))
-        closed = lifecycle.of_class("closed")
-        writes.append(Write(event, Op.CLEAR, occasion.digest, allowed=closed, verb="cleared", lifecycle=lifecycle))
-    appended = yield from append(core.log, page, writes)
-    yield from check_not_erased(core.log, appended.recalled or ())

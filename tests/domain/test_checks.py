@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scratchbus.commands.change import Clear
+from scratchbus.commands.clear import Clear
 from scratchbus.commands.turns import CompactTurns
 from scratchbus.domain.checks import (
     check_content,
