@@ -220,7 +220,7 @@ class DeliveryWindow:
         if self.is_lost:
             raise LeaseLost(self.lease.name)
         with self._lock:
-            for state in (OUT, ACKED):  # after a reset, a retried dead letter may be there twice
+            for state in (OUT, ACKED):  # after a reset, an event may be in the queue twice
                 for delivery in self._queue:
                     if delivery.position == position and delivery.state == state:
                         return delivery
