@@ -1249,6 +1249,19 @@ def test_sessions_as_of_a_moment_stay_the_same(bus, connect):
         connect().sessions(as_of=then)
 
 
+def test_session_that_spawned_and_goes_on_keeps_its_heads_after_archiving(bus):
+    note = bus.notes("s1").add("first").note
+    bus.notepad("s1").write("plan")
+    bus.spawn_session("s1", session="child")
+    fill(bus, page="session:s1")
+    archive(bus)
+    assert floor_of(bus, "session:s1").seq > 3
+    kept = {head for head in send(bus, "HKEYS", keys_of(bus, "session:s1").heads("session:s1")) if head.islower()}
+    assert len(kept) == 3, "the session, its notepad and its note"
+    assert bus.notes("s1").update(note.id, "changed").note.content == "changed"
+    assert bus.verify().findings == []
+
+
 @pytest.mark.parametrize("later", [5, 30], ids=["its end is the floor", "its end is below the floor"])
 def test_ended_session_keeps_one_head_after_archiving(bus, later):
     notes = [bus.notes("s1").add(f"note {number}").note for number in range(12)]
