@@ -25,6 +25,10 @@ from scratchbus.eventlog.writes import MAX_BATCH, Op, Write
 from scratchbus.readmodel.queries import recollect
 from scratchbus.readmodel.relations import Relations, Resting, gather, ids_by_page, open_relations, resting_on
 from scratchbus.readmodel.scope import Core
+from scratchbus.telemetry.lazy import imported_on_first_use
+
+with imported_on_first_use(__name__):  # few observations are evidence of facts
+    from scratchbus.commands import contested_facts
 
 _REVIEW = "pending_review"
 _MAX_CHAIN = 20
@@ -174,6 +178,7 @@ def _retract_facts(core: Core, refuted: StatusChanged, facts: Mapping[str, str])
             if writes:
                 yield from append(core.log, page, writes)
                 count += len(writes)
+        yield from contested_facts.settle_contests(core, page)  # also if a process was killed before it could
     return count
 
 

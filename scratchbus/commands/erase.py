@@ -16,9 +16,10 @@ from scratchbus.commands.scratch_directory import ScratchDirectory, name_of, nam
 from scratchbus.domain.checks import check_own_event_id, check_reason
 from scratchbus.domain.conversations import subject_of
 from scratchbus.domain.events import AnyEvent
+from scratchbus.domain.facts import Fact
 from scratchbus.domain.page_events import Erased
 from scratchbus.domain.position import Position
-from scratchbus.domain.values import SESSION_PAGES
+from scratchbus.domain.values import SCOPE_PAGES, SESSION_PAGES
 from scratchbus.engine.steps import Fetch, Pause, Step, ask
 from scratchbus.errors import (
     ArchiveBusy,
@@ -41,14 +42,19 @@ from scratchbus.eventlog.subscription_state import names
 from scratchbus.eventlog.trim import LONGEST_LEASE, Archiving
 from scratchbus.eventlog.writes import Op, Write
 from scratchbus.projections import event_relations
+from scratchbus.projections.facts import PREFIX as FACTS
 from scratchbus.projections.files import PREFIX as FILES
 from scratchbus.projections.session import SUBJECT as SESSION
 from scratchbus.projections.subjects import check_subject
 from scratchbus.readmodel.catch_up import catch_up
 from scratchbus.readmodel.history import history
-from scratchbus.readmodel.queries import read_head
+from scratchbus.readmodel.queries import read_head, recollect
 from scratchbus.readmodel.rebuild_lease import RebuildLease, clear, take
 from scratchbus.readmodel.scope import Core
+from scratchbus.telemetry.lazy import imported_on_first_use
+
+with imported_on_first_use(__name__):  # few erasures are of facts
+    from scratchbus.commands import contested_facts
 
 _TRIES = 5
 _CHECKS, _NAP = 20, 0.25  # checks whether an archiver has ended, and seconds between them
@@ -62,6 +68,7 @@ def erase(core: Core, page: str, id: str, reason: str, event_id: str | None) -> 
     archiver is at work. An error of the archive, or of private files, is raised once everything else is erased.
     """
     failures: list[ScratchbusError] = []
+    facts = (yield from recollect(core, page, [id])).values() if _is_fact(page, id) else ()
     lock: IO[bytes] | None = None
     try:
         lock = yield from _lock_file(core, page, id)
@@ -81,9 +88,15 @@ def erase(core: Core, page: str, id: str, reason: str, event_id: str | None) -> 
             copy_id = f"{parent.id}/{copy.page}"
             erasing = _erase_one(core, copy.page, copy.subject, reason, copy_id, failures, parent.position)
             pending.append((yield from erasing))
+    if _is_fact(page, id):
+        yield from contested_facts.review_withdrawn(core, page, [fact for fact in facts if isinstance(fact, Fact)])
     if failures:
         raise failures[0]
     return tombstone
+
+
+def _is_fact(page: str, id: object) -> bool:
+    return page.startswith(SCOPE_PAGES) and isinstance(id, str) and id.startswith(FACTS)
 
 
 def _lock_file(core: Core, page: str, subject: object) -> Step[IO[bytes] | None]:

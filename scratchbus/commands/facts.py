@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, cast
 from pydantic import Field
 
 from scratchbus.commands.add import name_item
-from scratchbus.commands.contested_facts import ask_about, settle_contests
+from scratchbus.commands.contested_facts import review_asserted, review_withdrawn
 from scratchbus.commands.execution import Occasion, nth_suffix
 from scratchbus.commands.fact_reads import fact_not_found, read_facts
 from scratchbus.commands.memory import edit
@@ -150,7 +150,7 @@ def assert_all(
         facts += [cast(Fact, evolve(None, event)) for event in batch]
     if facts:
         yield Wrote(occasion.event_id, facts[0].position)
-        yield from ask_about(core, page, facts)
+        yield from review_asserted(core, page, facts)
     return facts
 
 
@@ -185,9 +185,9 @@ def _check_evidence(core: Core, page: str, ids: list[str]) -> Step[InvalidField 
 
 def retract(core: Core, page: str, arguments: Mapping[str, Any]) -> Step[Fact]:
     """Retract a fact."""
-    fact = yield from edit(core, page, RetractFact.parse(arguments))
-    yield from settle_contests(core, page)
-    return cast(Fact, fact)
+    fact = cast(Fact, (yield from edit(core, page, RetractFact.parse(arguments))))
+    yield from review_withdrawn(core, page, [fact])
+    return fact
 
 
 def same_as(core: Core, page: str, one: str, other: str, arguments: Mapping[str, Any]) -> Step[Fact]:
@@ -225,9 +225,10 @@ def not_same_as(core: Core, page: str, one: str, other: str, reason: str, event_
             appended = yield from append(core.log, page, writes)
             positions = [row.position for row in appended.written] or appended.recalled
     yield Wrote(occasion.event_id, positions[0])
-    yield from settle_contests(core, page)
     ids = [event.subject for event in (yield from _events_of_batch(core, positions[0], occasion.event_id))]
-    return (yield from read_facts(core, page, None, lambda known: known.facts(ids)))
+    retracted = yield from read_facts(core, page, None, lambda known: known.facts(ids))
+    yield from review_withdrawn(core, page, retracted)
+    return retracted
 
 
 def _events_of_batch(core: Core, first: Position, event_id: str) -> Step[list[Event]]:

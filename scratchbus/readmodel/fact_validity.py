@@ -90,7 +90,11 @@ class FactValidity:
     def at_same_moment(self, seq: int) -> list[Fact]:
         """Return the other facts about the same subject and relation that begin at the same time."""
         edge = self._edge(seq)
-        rows = self._rows("subject", edge.subject, edge.relation, "begins = ?", edge.begins)
+        rows = [
+            row
+            for subject in self._decisive(edge) or (edge.subject,)
+            for row in self._rows("subject", subject, edge.relation, "begins = ?", edge.begins)
+        ]
         return [self._fact(other) for other in dict.fromkeys(row.seq for row in rows) if other != seq]
 
     def _edge(self, seq: int) -> Edge:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from itertools import islice
 from typing import Final
 
@@ -94,6 +94,14 @@ class KnownFacts(FactValidity):
         if name is not None:
             return self._live("relation = ? ORDER BY seq DESC", name)
         return self._live("TRUE ORDER BY seq DESC")
+
+    def contested_about(self, side: str, names: Iterable[str]) -> Iterator[Fact]:
+        """Yield the contested facts that have one of these entities as their `subject` or `object`."""
+        numbers = [number for name in names if (number := self._index.entity(name)) is not None]
+        for entity in dict.fromkeys(map(self._entity, numbers)):
+            for edge in self._rows(side, entity, None, "is_dated"):
+                if self._judge(edge)[0] == "contested":
+                    yield self._fact(edge.seq)
 
     def timeline(self, subject: str, read: NamedRelation, limit: int) -> list[Span]:
         """Return all facts about a subject and a relation, by when they begin; the last ones if there are many."""

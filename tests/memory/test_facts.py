@@ -473,6 +473,102 @@ def test_a_source_that_corrects_itself_ends_the_review(bus, connect):
     assert len(facts.query("App")) == 1
 
 
+@pytest.fixture
+def contest(connect):
+    """Return a function that has two sources contest a fact of scope p1, and returns both facts and the question."""
+    sources = [connect(source=name).facts("p1") for name in ("one", "two")]
+
+    def contest(*subjects, objects=("Node 22", "Node 24"), evidence=()):
+        for_each = zip(sources, subjects * 2, objects, [evidence, ()], strict=False)
+        told = [
+            facts.assert_fact(subject, "runs_on", object, valid_at="2026-01-01", evidence=seen)
+            for facts, subject, object, seen in for_each
+        ]
+        return told, next(iter(sources[0].pending_review()), None)
+
+    return contest
+
+
+def test_erasing_a_side_ends_the_review(bus, facts, contest):
+    (one, two), question = contest("App")
+    page = bus.page("knowledge:p1")
+    page.erase(one.id, reason="private")
+    assert facts.query("App") == [two]
+    assert page.get(question.id).status == "resolved"
+
+
+def test_merging_the_values_ends_the_review_and_separating_them_asks_again(bus, facts, contest):
+    told, question = contest("App")
+    facts.same_as("Node 22", "Node 24")
+    assert len(facts.query("App", "runs_on")) == 1
+    assert bus.page("knowledge:p1").get(question.id).status == "resolved"
+    facts.not_same_as("Node 22", "Node 24")
+    (again,) = facts.pending_review()
+    assert again.context["facts"] == [each.id for each in told]
+
+
+def test_merging_the_subjects_asks_and_separating_them_ends_the_review(bus, facts, contest):
+    told, question = contest("App", "The App")
+    assert question is None
+    same = facts.same_as("App", "The App")
+    (question,) = facts.pending_review()
+    assert question.context["facts"] == [each.id for each in told]
+    page = bus.page("knowledge:p1")
+    page.erase(same.id, reason="private")
+    assert page.get(question.id).status == "resolved"
+
+
+def test_refuting_the_evidence_of_a_side_ends_the_review(bus, facts, contest):
+    seen = bus.page("elsewhere").add("observation", "it runs on Node 22")
+    (_, two), question = contest("App", evidence=[seen.id])
+    bus.page("elsewhere").refute(seen.id, reason="it was another app")
+    assert facts.query("App") == [two]
+    assert bus.page("knowledge:p1").get(question.id).status == "resolved"
+
+
+def test_a_batch_that_ends_one_contest_and_starts_another_settles_both(bus, facts, contest, connect):
+    _, ended = contest("App")
+    connect(source="two").facts("p1").assert_fact("Job", "runs_on", "Node 24", valid_at="2026-01-01")
+    text = "App -> runs_on -> Node 24\nJob -> runs_on -> Node 22"
+    connect(source="one").facts("p1").ingest(text, valid_at="2026-01-01")
+    (started,) = facts.pending_review()
+    assert started.context["subject"] == "Job"
+    assert bus.page("knowledge:p1").get(ended.id).status == "resolved"
+
+
+def test_sides_that_both_correct_themselves_are_asked_about(bus, facts, contest):
+    _, first = contest("App")
+    corrected, second = contest("App", objects=("Node 26", "Node 28"))
+    assert second.context["facts"] == [each.id for each in corrected]
+    assert bus.page("knowledge:p1").get(first.id).status == "resolved"
+
+
+def test_a_contest_over_the_other_side_of_a_symmetric_relation_is_asked_about(bus, facts, connect, tmp_path):
+    file = tmp_path / "relations.yaml"
+    file.write_text("relations:\n  partner_of:\n    values: one\n    symmetric: true\n")
+    bus.push_relations(file)
+    first = facts.assert_fact("Ann", "partner_of", "Bea", valid_at="2020-01-01")
+    theirs = connect(source="other").facts("p1").assert_fact("Cleo", "partner_of", "Bea", valid_at="2020-01-01")
+    (question,) = facts.pending_review()
+    assert question.context["facts"] == [first.id, theirs.id]
+    assert facts.retract(theirs, "misheard").retraction is not None
+    assert bus.page("knowledge:p1").get(question.id).status == "resolved"
+
+
+@pytest.mark.parametrize(
+    "context", [None, {}, {"facts": None}, {"facts": 5}, {"facts": "fact_1"}, {"facts": [None, {}, 7, "", "fact_1"]}]
+)
+def test_an_observation_that_only_has_the_tag_is_no_question(bus, facts, contest, context):
+    page = bus.page("knowledge:p1")
+    theirs = page.add("pending_confirmation", "mine", tags=[CONTEST], context=context)
+    told, question = contest("App")
+    assert facts.pending_review() == [question]
+    facts.retract(told[0], "I looked again")
+    assert facts.pending_review() == []
+    assert page.get(theirs.id).status == "active"
+    assert page.get(question.id).status == "resolved"
+
+
 # -- bad input ---------------------------------------------------------------------------------------------------------
 
 
