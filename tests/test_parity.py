@@ -67,7 +67,7 @@ PROMISED = {
     },
     Facts: {
         "assert_fact", "retract", "query", "neighbours", "path", "timeline", "why", "same_as", "not_same_as",
-        "pending_review", "ingest", "render_triplets",
+        "pending_review", "ingest", "render_triplets", "contested",
     },
     Turns: {"append", "list", "shown", "compact", "history", "as_of"},
     Files: {"write", "read", "list", "delete", "sync", "path", "history"},

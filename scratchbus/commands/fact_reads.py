@@ -89,6 +89,25 @@ def query(
     return (yield from read_facts(core, page, until, find))
 
 
+def query_with_contests(core: Core, page: str, limit: int) -> Step[tuple[list[Fact], list[list[Fact]]]]:
+    """Return the last facts that are true now, equal ones once, and the contests among the facts asserted as late."""
+    return (yield from read_facts(core, page, None, lambda known: known.find_with_contests(known.now(), limit)))
+
+
+def contested(
+    core: Core, page: str, subject: str, relation: str | None, at: Moment | None, until: Position | None
+) -> Step[list[list[Fact]]]:
+    """Return the facts about a subject that contest each other at a time, as far as they were known at a position."""
+    check_label("subject", subject)
+    resolved = None if relation is None else (yield from relations_for(core, relation)).find(relation)
+    ms = moment_of(at)
+    return (
+        yield from read_facts(
+            core, page, until, lambda known: known.contests(known.now(ms), subject, resolved), is_slow=True
+        )
+    )
+
+
 def neighbours(
     core: Core, page: str, entity: str, depth: int, at: Moment | None, until: Position | None, limit: int | None
 ) -> Step[list[Neighbour]]:

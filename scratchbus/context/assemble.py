@@ -50,7 +50,8 @@ class Context:
     """One text for an agent to read. `left_out` counts by section the items left out for lack of room, or cut.
 
     Its keys are the names of `parts`: own, preferences, scratchpad, notepad, todo, conversation, reports (the session's
-    own page), observations, facts and notes; a section that is complete has none.
+    own page), observations, contested (facts on which sources disagree), facts and notes; a section that is complete
+    has none.
 
     `exposed` maps the ids of its observations to their versions; `position` is that of the event that recorded this, if
     any. `parts` are the sections of the text: each has its name, its text, and its items, each with its own text.
@@ -158,7 +159,8 @@ def assemble(core: Core, request: ContextRequest, record: bool, event_id: str | 
     if request.page is not None:
         chosen_sections.append((yield from _page(core, request, "observations", request.page)))
     if request.scopes:
-        chosen_sections.append(sections.facts((yield from _facts(core, request))))
+        facts, contests = yield from _facts(core, request)
+        chosen_sections += [sections.contested(contests), sections.facts(facts)]
     if request.query:
         session_notes = [
             match.item for match in rank(request.query, session_notes[:MAX_CANDIDATES]) if isinstance(match.item, Note)
@@ -176,14 +178,20 @@ def _preferences(core: Core, scopes: Sequence[str]) -> Step[list[Preference]]:
     return list(found.values())
 
 
-def _facts(core: Core, request: ContextRequest) -> Step[list[Fact]]:
-    """Return the facts of the scopes that are true now, without duplicates and no more per scope than could fit."""
+def _facts(core: Core, request: ContextRequest) -> Step[tuple[list[Fact], list[list[Fact]]]]:
+    """Return the facts of the scopes that are true now, without duplicates, and those that contest each other.
+
+    No more are read per scope than could fit.
+    """
     limit = fact_reads.most_in(request.budget, request.count)
     found: dict[str, Fact] = {}
+    contests: list[list[Fact]] = []
     for scope in request.scopes:
-        for fact in (yield from fact_reads.query(core, page_of_scope(scope), limit=limit, distinct=True)):
+        facts, contested = yield from fact_reads.query_with_contests(core, page_of_scope(scope), limit)
+        contests += contested
+        for fact in facts:
             found.setdefault(plain_entity(fact.triplet), fact)
-    return list(found.values())
+    return list(found.values()), contests
 
 
 def _page(core: Core, request: ContextRequest, name: str, page: str) -> Step[Section]:

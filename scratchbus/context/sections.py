@@ -43,6 +43,10 @@ _SHARE_OF_TURNS: Final = 0.5
 _SHARE: Final = 0.75
 """The share of the room that observations may fill before the notes get theirs."""
 
+CONTESTED: Final = "## Contested Facts\nSources disagree on these; none of them counts as true yet."
+_SHARE_OF_CONTESTS: Final = 0.25
+"""The share of the room that contested facts may fill before the facts that are true get theirs."""
+
 SHORTEST: Final = f"- x from y: {'Z' * 26} v1, priority 0, confidence 1, 2026-01-01 00:00 UTC, evidence 0\n{MARK}z"
 """The shortest possible observation."""
 
@@ -97,6 +101,11 @@ def facts(found: Sequence[Fact]) -> Section:
     return Section("facts", f"## Facts\n{_QUOTED}", found, fact_text, _SHARE)
 
 
+def contested(found: Sequence[Sequence[Fact]]) -> Section:
+    """Return the facts of a scope that contest each other, one contest per item."""
+    return Section("contested", f"{CONTESTED}\n{_QUOTED}", found, _contest_text, _SHARE_OF_CONTESTS)
+
+
 def surfaced(found: Sequence[Observation | Note]) -> Section:
     """Return the items relevant to a query, most relevant first."""
     return Section("surfaced", f"## Relevant\n{_QUOTED}", found, _text)
@@ -133,6 +142,10 @@ def note_text(note: Note) -> str:
 def fact_text(fact: Fact) -> str:
     """Return a fact as a line of quoted text."""
     return fenced(fact.triplet)
+
+
+def _contest_text(contest: Sequence[Fact]) -> str:
+    return "\n".join(map(fact_text, contest))
 
 
 def turn_text(turn: Turn) -> str:

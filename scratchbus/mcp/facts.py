@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
 from typing import Annotated, Final, NotRequired
 
 from pydantic import Field, WithJsonSchema
@@ -130,31 +129,12 @@ class FactsTools(ToolGroup):
         answer: FoundFacts = {"facts": _answers(found[:limit])}
         if len(found) > limit:
             answer["has_more"] = True
-        if found or at is not None or subject is None or relation is None:
-            return answer
-        if contested := await self._contested(subject, relation, object):
-            answer["contested"] = _answers(contested[:limit])
+        if subject is not None:
+            contests = await self._facts.contested(subject, relation, at=at)
+            contested = [fact for contest in contests if object is None or _names(contest, object) for fact in contest]
+            if contested:
+                answer["contested"] = _answers(contested[:limit])
         return answer
-
-    async def _contested(self, subject: str, relation: str, object: str | None) -> list[scratchbus.Fact]:
-        """Return the facts that contest each other now, if one of them would answer the question."""
-        now = datetime.now(UTC)
-        spans = [span for span in await self._facts.timeline(subject, relation) if span.begins <= now]
-        last = {span.fact.subject.casefold(): span.begins for span in spans if span.state != "retracted"}
-        contested = {
-            span.fact.id: span
-            for span in spans
-            if span.state == "contested"
-            and span.begins == last[span.fact.subject.casefold()]
-            and (span.fact.invalid_at is None or now < span.fact.invalid_at)
-        }
-        facts = {id: span.fact for id, span in contested.items()}
-        for span in contested.values():
-            for id in span.contested_by:
-                if id not in facts:  # by an inverse relation, only one side names the entity
-                    facts[id] = (await self._facts.why(id)).fact
-        names = {name.casefold() for fact in facts.values() for name in (fact.subject, fact.object)}
-        return list(facts.values()) if object is None or object.casefold() in names else []
 
     @tool("Find connections", READS)
     async def find_connections(
@@ -186,3 +166,7 @@ class FactsTools(ToolGroup):
 
 def _answers(facts: Sequence[scratchbus.Fact]) -> list[FactAnswer]:
     return [answer_of(FactAnswer, fact) for fact in facts]
+
+
+def _names(facts: Sequence[scratchbus.Fact], entity: str) -> bool:
+    return entity.casefold() in {name.casefold() for fact in facts for name in (fact.subject, fact.object)}

@@ -116,6 +116,21 @@ class Facts(PageMemory):
         """
         return self._do(fact_reads.timeline, subject, relation, self._until(known_at), limit)
 
+    def contested(
+        self,
+        subject: str,
+        relation: str | None = None,
+        *,
+        at: Moment | None = None,
+        known_at: timetravel.When | None = None,
+    ) -> list[list[Fact]]:
+        """Return the facts about a subject that contest each other at a moment, newest contest first.
+
+        Each contest has the facts of which one would be true if their sources agreed, first asserted first; `query`
+        returns none of them.
+        """
+        return self._do(fact_reads.contested, subject, relation, at, self._until(known_at))
+
     def why(self, fact: Fact | str) -> Why:
         """Return the origin of a fact: its source text, who asserted it and when, and its evidence.
 

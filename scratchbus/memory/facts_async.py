@@ -116,6 +116,21 @@ class AsyncFacts(AsyncPageMemory):
         """
         return await self._do(fact_reads.timeline, subject, relation, await self._until(known_at), limit)
 
+    async def contested(
+        self,
+        subject: str,
+        relation: str | None = None,
+        *,
+        at: Moment | None = None,
+        known_at: timetravel.When | None = None,
+    ) -> list[list[Fact]]:
+        """Return the facts about a subject that contest each other at a moment, newest contest first.
+
+        Each contest has the facts of which one would be true if their sources agreed, first asserted first; `query`
+        returns none of them.
+        """
+        return await self._do(fact_reads.contested, subject, relation, at, await self._until(known_at))
+
     async def why(self, fact: Fact | str) -> Why:
         """Return the origin of a fact: its source text, who asserted it and when, and its evidence.
 

@@ -111,10 +111,21 @@ class FactValidity:
         return fact
 
     def _is_true(self, edge: Edge, at: int) -> bool:
+        return self._standing(edge, at)[0]
+
+    def _standing(self, edge: Edge, at: int) -> tuple[bool, Sequence[int]]:
+        """Return whether a fact is true at a time, and the facts that contest it, if it would be true but for these."""
         if not (edge.seq <= self._until < edge.retracted and edge.begins <= at < edge.ends):
-            return False
-        state, ends, *_ = self._judge(edge)
-        return state == "valid" and at < ends
+            return False, ()
+        state, ends, _, against = self._judge(edge)
+        if state == "contested" and not self._is_followed(edge, at):
+            return False, against
+        return state == "valid" and at < ends, ()
+
+    def _is_followed(self, edge: Edge, at: int) -> bool:
+        """Return whether a later fact, about the same subject and relation, has begun by a time."""
+        begins = (self._begins(each, edge.relation, "begins <= ?", at, "DESC") for each in self._decisive(edge))
+        return any(each != edge.begins for each in begins)
 
     def _judge(self, edge: Edge) -> tuple[SpanState, int, int | None, Sequence[int]]:
         """Return the state of a fact, when it ends, which fact ends it, and which ones contest it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
-from itertools import islice
+from itertools import chain, islice
 from typing import Final
 
 from scratchbus.domain.facts import Fact
@@ -42,6 +42,39 @@ class KnownFacts(FactValidity):
         """Return the first different facts that are true at a time, and how many there are in all."""
         found = list(self._true_edges(at, subject, None, None, distinct=True))
         return [self._fact(edge.seq) for edge in found[:maximum]], len(found)
+
+    def find_with_contests(self, at: int, maximum: int) -> tuple[list[Fact], list[list[Fact]]]:
+        """Return the last different facts that are true at a time, and the contests met among them."""
+        found: dict[Hashable, int] = {}
+        contests = dict[tuple[int, ...], None]()
+        for edge in self._live("TRUE ORDER BY seq DESC"):
+            if len(found) + len(contests) == maximum:
+                break
+            is_true, against = self._standing(edge, at)
+            if is_true:
+                found.setdefault(self._content(edge), edge.seq)
+            elif against:
+                contests[_contest(edge, against)] = None
+        return [self._fact(seq) for seq in found.values()], self._facts_of(contests)
+
+    def contests(self, at: int, subject: str, read: NamedRelation | None = None) -> list[list[Fact]]:
+        """Return the facts about a subject of which one would be true at a time if they did not contest each other."""
+        start = self._index.entity(subject)
+        if start is None:
+            return []
+        edges: Iterable[Edge] = ()
+        if read is not None and read.is_inverse:
+            edges = self._rows("object", start, read.relation.name, "is_dated")
+        else:
+            relations = self._index.relations.relations.values() if read is None else [read.relation]
+            single = [relation for relation in relations if relation.is_single]
+            edges = chain.from_iterable(self._candidates(at, start, relation, None) for relation in single)
+        standings = ((edge, self._standing(edge, at)[1]) for edge in edges)
+        return self._facts_of({_contest(edge, against): None for edge, against in standings if against})
+
+    def _facts_of(self, contests: Iterable[tuple[int, ...]]) -> list[list[Fact]]:
+        """Return the facts of each contest, the newest contest first."""
+        return [[self._fact(seq) for seq in seqs] for seqs in sorted(contests, key=max, reverse=True)]
 
     def _true_edges(
         self, at: int, subject: str | None, read: NamedRelation | None, object: str | None, *, distinct: bool
@@ -194,3 +227,8 @@ class KnownFacts(FactValidity):
         fact = self._fact(edge.seq)
         number = self._index.entity(fact.object)
         return fact.object if number is not None and self._entity(number) == entity else fact.subject
+
+
+def _contest(edge: Edge, against: Iterable[int]) -> tuple[int, ...]:
+    """Return the facts of a contest, the first asserted first, given one of them and its rivals."""
+    return tuple(sorted((edge.seq, *against)))

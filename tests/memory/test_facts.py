@@ -543,6 +543,48 @@ def test_sides_that_both_correct_themselves_are_asked_about(bus, facts, contest)
     assert bus.page("knowledge:p1").get(first.id).status == "resolved"
 
 
+@USUAL
+def test_contested_lists_the_facts_that_disagree(bus, facts, contest):
+    before = bus.position()
+    told, _ = contest("App")
+    job, _ = contest("Job")
+    facts.same_as("Job", "Task")
+    assert facts.contested("app") == facts.contested("App", "upgraded to") == [told]
+    assert facts.contested("task") == [job]
+    assert facts.contested("App", "uses") == facts.contested("App", at="2025-01-01") == facts.contested("x") == []
+    assert facts.contested("App", known_at=before) == []
+    later = facts.assert_fact("App", "runs_on", "Node 26", valid_at="2026-02-01")
+    assert facts.contested("App") == []
+    assert facts.contested("App", at="2026-01-15") == [told]
+    assert facts.query("App") == [later]
+
+
+def test_a_context_shows_contested_facts_as_such(bus, facts, contest):
+    facts.assert_fact("App", "uses", "npm")
+    (one, _), _ = contest("App")
+    found = bus.context.assemble(scopes=["p1"])
+    title, meaning, _, *lines = next(part.text for part in found.parts if part.name == "contested").splitlines()
+    assert (title, meaning) == ("## Contested Facts", "Sources disagree on these; none of them counts as true yet.")
+    assert lines == ["> App -> runs_on -> Node 22", "> App -> runs_on -> Node 24"]
+    assert next(part.text for part in found.parts if part.name == "facts").splitlines()[2:] == ["> App -> uses -> npm"]
+    facts.retract(one, "I looked again")
+    text = bus.context.assemble(scopes=["p1"]).text
+    assert "Contested" not in text
+    assert "> App -> runs_on -> Node 24" in text
+
+
+def test_contested_facts_keep_the_budget_of_a_context(bus, facts, contest):
+    for number in range(20):
+        facts.assert_fact("App", "uses", f"package {number}")
+        contest(f"Service {number}")
+    for budget in (40, 100, 200, 400):
+        found = bus.context.assemble(scopes=["p1"], budget=budget)
+        assert found.tokens <= budget
+        assert found.left_out["contested"] > 0
+    assert {part.name for part in found.parts} == {"contested", "facts"}
+    assert "> Service 19 -> runs_on -> Node 22\n> Service 19 -> runs_on -> Node 24" in found.text
+
+
 def test_a_contest_over_the_other_side_of_a_symmetric_relation_is_asked_about(bus, facts, connect, tmp_path):
     file = tmp_path / "relations.yaml"
     file.write_text("relations:\n  partner_of:\n    values: one\n    symmetric: true\n")

@@ -37,11 +37,16 @@ async def test_contested_facts_are_shown_to_those_who_assert_or_query_them(conne
         assert await agent.do("query_facts", subject="app", relation="upgraded to") == {
             "facts": [], "contested": [first, third],
         }  # fmt: skip
-        for other in ({"relation": "depends_on"}, {"relation": "runs_on", "at": "2025-01-01"}, {}):
+        for other in ({"relation": "depends_on"}, {"relation": "runs_on", "at": "2025-01-01"}):
             assert await agent.do("query_facts", subject="App", **other) == {"facts": []}
+        uses = await agent.do("assert_fact", subject="App", relation="uses", object="npm")
+        for other in ({}, {"at": "2999-01-01"}):
+            found = await agent.do("query_facts", subject="App", **other)
+            assert found == {"facts": [uses], "contested": [first, third]}
+        assert await agent.do("query_facts", subject="App", object="npm") == {"facts": [uses]}
         await critic.do("retract_fact", id=first["id"], reason="misread")
         found = await agent.do("query_facts", subject="App")
-        assert found == {"facts": [third]}
+        assert found == {"facts": [uses, third]}
 
 
 async def test_what_contests_is_shown_only_while_it_would_answer_the_question(connect: Connect, page_name: str):
