@@ -141,20 +141,22 @@ def timeline(
     return (yield from read_facts(core, page, until, lambda known: known.timeline(subject, resolved, limit)))
 
 
-def why(core: Core, page: str, id: str) -> Step[Why]:
-    """Return why a fact is known. Raises NotFound."""
+def why(core: Core, page: str, id: str, max_evidence: int | None) -> Step[Why]:
+    """Return why a fact is known, with at most this much of its evidence. Raises NotFound."""
+    if max_evidence is not None:
+        check_whole("max_evidence", max_evidence, minimum=0)
     spans = yield from read_facts(
         core, page, None, lambda known: [known.span(fact.added_seq) for fact in known.facts([id])]
     )
     if not spans:
         raise fact_not_found(page, id)
     events = yield from history_of(core, page, id)
-    evidence = spans[0].fact.evidence
+    evidence = spans[0].fact.evidence[:max_evidence]
     found = {}
     if evidence:
         pages = yield from find_pages(core.log, evidence)
         found = yield from gather(core.log, pages, core.fresh)
-    return Why(spans[0], events, list(found.values()))
+    return Why(spans[0], events, list(found.values()), len(spans[0].fact.evidence) - len(evidence))
 
 
 def fact_not_found(page: str, id: str) -> NotFound:

@@ -53,35 +53,42 @@ class Why:
     """Why a fact is known: who asserted it and when, what it rests on, and when it is true.
 
     `events` are the events about the fact, oldest first, and `evidence` the observations that it rests on, as far as a
-    page still has them.
+    page still has them; `unread` counts those that were not read.
     """
 
     span: Span
     events: Sequence[Event]
     evidence: Sequence[Observation]
+    unread: int = 0
 
     @property
     def fact(self) -> Fact:
         """The fact."""
         return self.span.fact
 
-    def text(self) -> str:
-        """Return the answer in a few lines, of which no text that someone wrote can imitate one."""
+    def text(self, *, count: int | None = None, length: int | None = None) -> str:
+        """Return the answer in a few lines, of which no text that someone wrote can imitate one.
+
+        Shows at most `count` observations, and as many contesting facts, and the first `length` characters of each
+        text; says what it leaves out.
+        """
         fact, span = self.fact, self.span
         lines = [f"{fact.triplet} ({span.state})", f"asserted by {fact.source} at {_time(fact.created_at)}, {fact.id}"]
         if fact.source_text is not None:
-            lines.append(f"from the text: {on_one_line(fact.source_text)}")
+            lines.append(f"from the text: {_quoted(fact.source_text, length)}")
         lines += [
-            f"rests on {each.id} from {each.source} ({each.status}): {on_one_line(each.content)}"
-            for each in self.evidence
+            f"rests on {each.id} from {each.source} ({each.status}): {_quoted(each.content, length)}"
+            for each in self.evidence[:count]
         ]
+        if left_out := self.unread + len(self.evidence[count:] if count is not None else ()):
+            lines.append(f"rests on {left_out:,} more, left out here")
         lines.append(f"valid from {_time(span.begins)}" + (f" until {_time(span.ends)}" if span.ends else ""))
         if span.ended_by is not None:
             lines.append(f"ended by {span.ended_by}")
         if span.contested_by:
-            lines.append(f"contested by {', '.join(span.contested_by)}; retract what is wrong")
+            lines.append(f"contested by {_listed(span.contested_by, count)}; retract what is wrong")
         if fact.retraction is not None:
-            lines.append(f"retracted by {fact.retraction.by}: {on_one_line(fact.retraction.reason)}")
+            lines.append(f"retracted by {fact.retraction.by}: {_quoted(fact.retraction.reason, length)}")
         return "\n".join(lines)
 
 
@@ -102,6 +109,18 @@ def _(why: Why) -> dict[str, Any]:
         "events": [document_of(each) for each in why.events],
         "evidence": [document_of(each) for each in why.evidence],
     }
+
+
+def _quoted(text: str, length: int | None) -> str:
+    """Return a text on one line, cut to this many characters."""
+    left_out = len(text) - length if length is not None else 0
+    return on_one_line(text) if left_out <= 0 else f"{on_one_line(text[:length])} (… {left_out:,} characters left out)"
+
+
+def _listed(ids: Sequence[str], count: int | None) -> str:
+    """Return the first ids of a list, and how many more there are."""
+    left_out = len(ids) - count if count is not None else 0
+    return ", ".join(ids) if left_out <= 0 else f"{', '.join(ids[:count])} and {left_out:,} more"
 
 
 def _time(at: datetime) -> str:

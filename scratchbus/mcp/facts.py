@@ -22,6 +22,13 @@ Relation = Annotated[
 Time = Annotated[str | None, Field(description="ISO 8601; default: now.")]
 
 
+_EVIDENCE: Final = 10
+"""The most observations that an explanation shows."""
+
+_LENGTH: Final = 1_000
+"""The most characters that an explanation shows of a text."""
+
+
 class FactAnswer(TypedDict):
     """A fact; `valid_at` and `invalid_at` bound the time it holds, if given."""
 
@@ -161,7 +168,8 @@ class FactsTools(ToolGroup):
     @tool("Explain a fact", READS)
     async def explain_fact(self, id: str) -> Explanation:
         """Show who asserted a fact, its source text and evidence, and what ended or contests it."""
-        return {"explanation": (await self._facts.why(id)).text()}
+        why = await self._facts.why(id, max_evidence=_EVIDENCE)
+        return {"explanation": why.text(count=_EVIDENCE, length=_LENGTH)}
 
 
 def _answers(facts: Sequence[scratchbus.Fact]) -> list[FactAnswer]:

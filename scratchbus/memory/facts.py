@@ -131,13 +131,13 @@ class Facts(PageMemory):
         """
         return self._do(fact_reads.contested, subject, relation, at, self._until(known_at))
 
-    def why(self, fact: Fact | str) -> Why:
+    def why(self, fact: Fact | str, *, max_evidence: int | None = None) -> Why:
         """Return the origin of a fact: its source text, who asserted it and when, and its evidence.
 
-        Pass the fact or its id. The answer also says whether it is valid, and what ended or contests it. Raises
-        NotFound.
+        Pass the fact or its id. The answer also says whether it is valid, and what ended or contests it. With
+        `max_evidence`, it reads only that many of the observations, and counts the others. Raises NotFound.
         """
-        return self._do(fact_reads.why, facts.check_fact(fact))
+        return self._do(fact_reads.why, facts.check_fact(fact), max_evidence)
 
     def same_as(
         self,

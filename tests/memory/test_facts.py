@@ -403,6 +403,34 @@ def test_no_text_imitates_a_line_of_an_explanation(bus, facts):
     assert "\x1b" not in facts.why(fact.id).text()
 
 
+def test_why_reads_and_shows_no_more_than_asked(bus, facts, monkeypatch):
+    seen = bus.page().add_many([NewObservation(type="observation", content=f"{n:02} " + "x" * 97) for n in range(12)])
+    fact = facts.assert_fact("App", "uses", "Docker", evidence=[each.id for each in seen], source_text="y" * 300)
+    why = facts.why(fact, max_evidence=5)
+    assert ([each.id for each in why.evidence], why.unread) == (fact.evidence[:5], 7)
+    assert why.text().splitlines()[-2] == "rests on 7 more, left out here"
+    _, _, source, first, second, left_out, _ = why.text(count=2, length=50).splitlines()
+    assert source == f"from the text: {'y' * 50} (… 250 characters left out)"
+    assert first.endswith(f": 00 {'x' * 47} (… 50 characters left out)")
+    assert seen[1].id in second
+    assert left_out == "rests on 10 more, left out here"
+    assert "left out" not in facts.why(fact).text()
+    with pytest.raises(InvalidField, match="max_evidence: -1"):
+        facts.why(fact, max_evidence=-1)
+    for name in ("find_pages", "gather"):
+        monkeypatch.setattr(f"scratchbus.commands.fact_reads.{name}", Mock(side_effect=AssertionError))
+    assert facts.why(fact, max_evidence=0).unread == 12
+
+
+def test_an_explanation_counts_the_rivals_it_leaves_out(connect):
+    told = [
+        connect(source=f"s{number}").facts("p1").assert_fact("App", "runs_on", f"Node {number}", valid_at="2026-01-01")
+        for number in range(5)
+    ]
+    text = connect().facts("p1").why(told[0]).text(count=2)
+    assert f"contested by {told[1].id}, {told[2].id} and 2 more; retract what is wrong" in text
+
+
 # -- contested facts ---------------------------------------------------------------------------------------------------
 
 

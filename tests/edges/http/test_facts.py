@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from secrets import token_hex
 from typing import Any
+from unittest.mock import AsyncMock, Mock
 from urllib.parse import quote
 
 import httpx2
 import pytest
 
 from scratchbus import Bus, document_of, new_id
+from scratchbus.errors import NotFound
+from scratchbus.http.routes.facts import get_fact
 
 MARCH, JUNE = "2026-03-01T00:00:00Z", "2026-06-01T00:00:00Z"
 
@@ -112,6 +115,15 @@ def test_a_retracted_fact_keeps_its_history(http, facts):
     why = http.get(f"{facts}/{fact['id']}").json()
     assert why["state"] == "retracted"
     assert [event["kind"] for event in why["events"]] == ["fact_asserted", "fact_retracted"]
+
+
+@pytest.mark.parametrize(("scopes", "most"), [({"memory"}, 0), ({"memory", "read"}, None)])
+async def test_evidence_that_the_caller_may_not_read_is_not_loaded(scopes, most):
+    why = AsyncMock(side_effect=NotFound("no such fact"))
+    bus = Mock(facts=Mock(return_value=Mock(why=why)))
+    with pytest.raises(NotFound):
+        await get_fact(bus, Mock(scopes=scopes), "shop", "fact_1")
+    why.assert_awaited_once_with("fact_1", max_evidence=most)
 
 
 def test_a_fact_has_its_evidence(http, bus: Bus, facts, page):

@@ -79,6 +79,19 @@ async def test_what_contests_is_shown_only_while_it_would_answer_the_question(co
         assert await contested("Ann") == now
 
 
+async def test_an_explanation_is_short_however_much_evidence_there_is(connect: Connect, page_name: str):
+    async with connect(page=page_name) as agent:
+        items = [{"type": "observation", "content": "x" * 3_000}] * 50
+        ids = (await agent.do("add_observations", observations=items))["ids"]
+        said = {"subject": "App", "relation": "uses", "object": "Docker", "source_text": "y" * 50_000}
+        fact = await agent.do("assert_fact", **said, evidence=ids)
+        explanation = (await agent.do("explain_fact", id=fact["id"]))["explanation"]
+    assert len(explanation) < 13_000
+    assert explanation.count("rests on") == 11
+    assert "rests on 40 more, left out here" in explanation
+    assert "(… 49,000 characters left out)" in explanation
+
+
 async def test_an_ended_contest_is_not_shown(connect: Connect, page_name: str):
     times: Any = {"valid_at": "2020-01-01", "invalid_at": "2021-01-01"}
     async with connect(page=page_name) as agent, connect(page=page_name, agent="critic") as critic:
