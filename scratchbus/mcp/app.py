@@ -246,7 +246,7 @@ class _Protocol(H11Protocol):
     def send_400_response(self, msg: str) -> None:
         """Refuse an invalid request, unless it or one before it has an answer or a part of one."""
         request: RequestResponseCycle | None = self.cycle
-        self._lingering.in_body = request is not None and request.more_body  # its head may have come just before
+        self._lingering.in_body = True  # a client whose head is refused may still be sending too
         if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
             super().send_400_response(msg)
         if request is not None and not request.response_complete:

@@ -146,6 +146,17 @@ class TestAnswers:
         assert (answer.status, answer.headers["connection"]) == (status, "close")
         assert json.loads(answer.body)["status"] == status
 
+    @pytest.mark.parametrize(
+        ("start", "status"),
+        [(b"GET /healthz HTTP/1.1\r\nX: ", 431), (b"GET /", 431), (b"\x16\x03\x01 not a request\r\n\r\n", 400)],
+        ids=["headers", "URL", "garbage"],
+    )
+    def test_a_refusal_is_read_after_the_whole_head_was_sent(self, served, start, status):
+        for _ in range(20):
+            with connected(served) as connection:
+                connection.sendall(start + b"x" * SIZE)
+                assert read_all(connection).status == status
+
     def test_a_refusal_is_read_if_the_server_has_paused_reading(self, here, limited):
         with connected(here) as connection:
             connection.sendall(head(here.url, "POST /api/v1/nothing HTTP/1.1", f"Content-Length: {SIZE}") + BODY)

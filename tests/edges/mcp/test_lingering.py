@@ -124,6 +124,31 @@ async def test_an_invalid_rest_of_a_refused_body_is_not_answered(gone, caplog):
     assert [record for record in caplog.records if record.levelno > logging.WARNING] == []
 
 
+@pytest.mark.parametrize(
+    "start", [b"GET /mcp HTTP/1.1\r\nX: ", b"\x16\x03\x01 not a request\r\n\r\n"], ids=["endless", "garbage"]
+)
+async def test_a_refusal_is_read_after_the_whole_head_was_sent(gone, start):
+    def client(port: int) -> None:
+        for _ in range(20):
+            with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as connection:
+                connection.sendall(start + b"x" * SIZE)
+                assert read_all(connection).status == 400
+
+    await talk(gone, client)
+
+
+@pytest.mark.parametrize(("limit", "value"), [("TOTAL_SECONDS", 0.2), ("MAX_BYTES", SIZE)])
+async def test_a_client_whose_head_has_no_end_is_dropped(gone, monkeypatch, limit, value):
+    monkeypatch.setattr(lingering, limit, value)
+
+    def client(port: int) -> None:
+        with connect(port, b"GET", b"X: " + BODY[: 2**20]) as connection:
+            assert read_all(connection).status == 400
+            eventually(lambda: is_lost(connection))
+
+    await talk(gone, client)
+
+
 @pytest.mark.parametrize(("limit", "value"), [("TOTAL_SECONDS", 0.2), ("MAX_BYTES", SIZE)])
 async def test_a_client_that_goes_on_sending_is_dropped(gone, monkeypatch, limit, value):
     monkeypatch.setattr(lingering, limit, value)
