@@ -330,7 +330,7 @@ class AsyncBus(AsyncMemories):
         tags: Collection[str] | None = None,
         after: timetravel.When | None = None,
         reset: bool = False,
-        max_attempts: int = 5,
+        max_attempts: int | None = None,
         retry_delay: values.Duration = "1s",
         url: str | None = None,
         secret: str | None = None,
@@ -341,11 +341,12 @@ class AsyncBus(AsyncMemories):
         A new name starts after `after`; a known one keeps its cursor, unless `reset` is set, and this definition
         replaces its own. `max_attempts` and `retry_delay` apply to pulled events. With a `url`, `scratchbus serve`
         delivers the events there, signed with the `secret`. Without one, the stored secret stays, and `default_secret`
-        is stored if there is none. Raises InvalidInput, SubscriptionHeld for other filters while it is consumed, or
-        PositionLost if it was dropped and is not reset.
+        is stored if there is none. By default there are 5 attempts; with a `url` 500, about 8 hours. Raises
+        InvalidInput, SubscriptionHeld for other filters while it is consumed, or PositionLost if it was dropped and is
+        not reset.
         """
         filters = event_filters.Filters.of(read.entry_filter_of(pages, types, kinds), tags)
-        terms = options.Terms(after, reset, max_attempts, retry_delay)
+        terms = options.Terms(after, reset, definition.attempts_of(max_attempts, url), retry_delay)
         return await self.converse(definition.declare(self.core, name, filters, terms, url, secret, default_secret))
 
     async def subscriptions(self) -> list[bus_status.SubscriptionStatus]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from contextlib import suppress
 from secrets import token_bytes, token_hex
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from scratchbus.domain.checks import check_flag
@@ -18,6 +18,9 @@ from scratchbus.eventlog.subscription_state import read_state
 from scratchbus.readmodel.scope import Core
 from scratchbus.subscriptions.event_filters import Filters
 from scratchbus.subscriptions.options import Terms, check_attempts, check_name, start_position
+
+WEBHOOK_ATTEMPTS: Final = 500
+"""The attempts per event of a webhook by default: about 8 hours, since its receiver may be away for that long."""
 
 _PREFIX = "whsec_"
 _MIN_KEY, _MAX_KEY = 24, 64  # bytes, from Standard Webhooks
@@ -43,6 +46,13 @@ class Webhook(NamedTuple):
 def new_webhook_secret() -> str:
     """Return a new random secret for a webhook in the form of Standard Webhooks: `whsec_` and base64."""
     return _PREFIX + base64.b64encode(token_bytes(32)).decode()
+
+
+def attempts_of(max_attempts: int | None, url: str | None) -> int:
+    """Return the attempts per event of a subscription that is declared, by default more with a webhook."""
+    if max_attempts is not None:
+        return max_attempts
+    return Terms().max_attempts if url is None else WEBHOOK_ATTEMPTS
 
 
 def declare(

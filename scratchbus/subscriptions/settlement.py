@@ -9,6 +9,7 @@ from scratchbus.domain.event import Event
 from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.position import Position
 from scratchbus.domain.values import Duration, delay_ms
+from scratchbus.engine.retry_limits import JITTER
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidField, shown
 from scratchbus.eventlog.archive_protocol import EVENTS_LOST
@@ -78,6 +79,8 @@ def _fail(
                 return (yield from give_up(core, name, token, entry, event, reason[:1000], entry.attempt))
         if wait_ms is None:
             wait_ms = round(retry_seconds(retry_ms / 1000, entry.attempt) * 1000)
+            if state.get("url"):  # many webhooks may wait for one receiver
+                wait_ms = round(wait_ms * JITTER.uniform(0.8, 1.2))
     return (yield from settle(keys, name, token, [text], WAITING, wait_ms=wait_ms or 0, attempts=attempts))
 
 

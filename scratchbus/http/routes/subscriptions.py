@@ -67,7 +67,7 @@ _DEFINITION: Final = record(
         text(patterns.BUS_POSITION, "The position after which a new one begins; by default the log's start.")
     ),
     reset={"type": "boolean", "description": "Begin again at `after`."},
-    max_attempts={"type": "integer", "minimum": 1},
+    max_attempts=or_null({"type": "integer", "minimum": 1, "description": "By default 5; with a `url`, 500."}),
     retry_delay=_duration(0, 3_153_600_000, "^[0-9]{1,3}(ms|s|m)$"),
     url={
         "type": ["string", "null"],

@@ -25,6 +25,7 @@ from scratchbus.errors import EngineUnreachable
 from scratchbus.http import webhooks
 from scratchbus.http.server import Server
 from scratchbus.http.webhooks import AddressRefused, CheckedNetwork, Webhooks, is_public, signature
+from scratchbus.subscriptions.options import retry_seconds
 from tests.edges.http.conftest import serving_here
 from tests.edges.http.event_servers import open_bus
 from tests.waiting import PATIENCE, eventually
@@ -156,6 +157,37 @@ async def test_a_failed_delivery_is_retried_before_later_events(bus, embedded_ur
     assert len(ids) == 4
     assert len(set(ids[:3])) == 1
     assert [event["data"]["content"] for event in receiver.events] == ["0", "1"]
+
+
+async def test_an_outage_of_hours_makes_no_dead_letter(bus, embedded_url):
+    receiver = Receiver()
+    receiver.statuses = [503] * 20
+    with receiving(receiver) as url:
+        bus.declare_subscription("hook", url=url, secret=SECRET, retry_delay=0)
+        async with delivering(bus, embedded_url):
+            bus.page().add("observation", "x")
+            await until(lambda: receiver.events)
+    assert bus.dead_letters("hook") == []
+    attempts = bus.subscriptions()[0].max_attempts
+    assert attempts is not None
+    assert 8 * 3_600 < sum(retry_seconds(1, attempt) for attempt in range(1, attempts)) < 9 * 3_600
+
+
+def test_only_a_webhook_has_more_attempts_by_default(bus):
+    bus.declare_subscription("pulled")
+    bus.declare_subscription("set", url="http://127.0.0.1:9/", secret=SECRET, max_attempts=3)
+    assert {each.name: each.max_attempts for each in bus.subscriptions()} == {"pulled": 5, "set": 3}
+
+
+async def test_a_receiver_that_is_away_does_not_delay_another_webhook(bus, embedded_url):
+    receiver = Receiver()
+    with receiving(receiver) as url:
+        bus.declare_subscription("away", url="http://127.0.0.1:9/", secret=SECRET, retry_delay="1h")
+        bus.page().add("observation", "x")
+        async with delivering(bus, embedded_url):
+            await until(lambda: bus.subscriptions()[0].trying)
+            bus.declare_subscription("hook", url=url, secret=SECRET)
+            await until(lambda: receiver.events)
 
 
 async def test_an_event_whose_id_is_not_ascii_is_delivered_signed(bus, embedded_url):
