@@ -243,7 +243,7 @@ class Bus(Memories):
             retry_delay=retry_delay,
             handler_timeout=handler_timeout,
         )
-        return self._handlers.declare(name, concurrency, subscribe)
+        return self._handlers.declare(types, name, concurrency, subscribe)
 
     def on_job(
         self,
@@ -272,7 +272,7 @@ class Bus(Memories):
             retry_delay=retry_delay,
             handler_timeout=handler_timeout,
         )
-        return self._handlers.declare(name, concurrency, start_work)
+        return self._handlers.declare(types, name, concurrency, start_work)
 
     def run_handlers(self, stop: reader.Stop | None = None) -> None:
         """Run the handlers declared with `on` and `on_job` until `stop` is set, or one of them cannot continue.

@@ -281,7 +281,7 @@ class AsyncBus(AsyncMemories):
             retry_delay=retry_delay,
             handler_timeout=handler_timeout,
         )
-        return self._handlers.declare(name, concurrency, subscribe)
+        return self._handlers.declare(types, name, concurrency, subscribe)
 
     def on_job(
         self,
@@ -310,7 +310,7 @@ class AsyncBus(AsyncMemories):
             retry_delay=retry_delay,
             handler_timeout=handler_timeout,
         )
-        return self._handlers.declare(name, concurrency, start_work)
+        return self._handlers.declare(types, name, concurrency, start_work)
 
     async def run_handlers(self, stop: reader.Stop | None = None) -> None:
         """Run the handlers declared with `on` and `on_job` until `stop` is set, or one of them cannot continue.

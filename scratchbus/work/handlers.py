@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
-from scratchbus.errors import InvalidInput, ScratchbusError, shown
+from scratchbus.errors import InvalidField, InvalidInput, ScratchbusError, shown
 from scratchbus.eventlog.reader import Stop
 from scratchbus.subscriptions.concurrency import check_handler, run_together
 from scratchbus.subscriptions.subscription import Subscription
@@ -28,8 +28,14 @@ class Handlers:
         self._open: list[Source] = []
         self._is_halted = False
 
-    def declare(self, name: str | None, concurrency: int, open: Callable[..., Source]) -> Callable[[Handler], Handler]:
+    def declare(
+        self, types: tuple[object, ...], name: str | None, concurrency: int, open: Callable[..., Source]
+    ) -> Callable[[Handler], Handler]:
         """Return a decorator that declares a handler, by its own name unless one is given. Raises InvalidInput."""
+        for each in types:
+            if not isinstance(each, str):
+                advice = 'pass each name as an argument of its own, such as @bus.on("risk_alert", "reminder")'
+                raise InvalidField("types", f"{shown(each)} is not the name of a type; {advice}")
 
         def decorate(handler: Handler) -> Handler:
             check_handler(handler)

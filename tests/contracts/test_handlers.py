@@ -233,3 +233,14 @@ async def test_async_concurrency_handles_several_at_once(bus: Bus, page: Page):
         async with asyncio.timeout(60):
             await other.run_handlers(stop)
         assert len(handled) == 8
+
+
+@pytest.mark.parametrize("declare", ["on", "on_job"])
+@pytest.mark.parametrize(
+    "types", [("risk_alert", "reminder"), ["risk_alert"], lambda event: None], ids=["tuple", "list", "function"]
+)
+def test_types_in_a_tuple_are_refused_at_the_call(bus: Bus, declare: str, types: Any):
+    with pytest.raises(
+        InvalidField, match=r'is not the name of a type; pass each .*@bus.on\("risk_alert", "reminder"\)'
+    ):
+        getattr(bus, declare)(types)
