@@ -30,7 +30,7 @@ def _shared(*names: str, **options: Any) -> click.Option:
 
 
 SHARED = (
-    _shared("--page", metavar="NAME", help="The page to work on.  [default: main]"),
+    _shared("--page", metavar="NAME", help="The page to work on.  [$SCRATCHBUS_PAGE, else main]"),
     _shared("--json", "as_json", is_flag=True, help="Print JSON, one document per line."),
     _shared("--source", metavar="NAME", help="The source of what you write.  [$SCRATCHBUS_SOURCE]"),
     _shared(

@@ -41,7 +41,8 @@ def tail(
 ) -> None:
     """Show the event log, oldest first.
 
-    It starts at the beginning unless --after is given, and covers all pages unless --page is given.
+    It starts at the beginning unless --after is given, and covers all pages unless --page is given;
+    SCRATCHBUS_PAGE does not restrict it.
 
     --format jsonl prints each event exactly as stored, one JSON document per line; `scratchbus import` makes an equal
     bus of them. --format csv prints the same in columns, below a line with their names. --format cloudevents prints

@@ -64,6 +64,14 @@ class Invocation:
         """Where results go."""
         return Output(self.as_json, self.no_color)
 
+    @property
+    def page_in_force(self) -> str | None:
+        """The page of `--page`, else of `SCRATCHBUS_PAGE`, None without either.
+
+        A command that reads all pages without `--page` ignores the variable, which would narrow it unseen.
+        """
+        return self.page if self.page is not None else os.environ.get("SCRATCHBUS_PAGE") or None
+
     @contextmanager
     def connect(self) -> Iterator[scratchbus.Bus]:
         """Open the bus while the `with` lasts."""
@@ -81,9 +89,10 @@ class Invocation:
 
     @contextmanager
     def open(self) -> Iterator[OpenPage]:
-        """Open the bus at the page of `--page` while the `with` lasts."""
+        """Open the bus at the page in force while the `with` lasts."""
         with self.connect() as bus:
-            yield OpenPage(bus, bus.page() if self.page is None else bus.page(self.page))
+            page = self.page_in_force
+            yield OpenPage(bus, bus.page() if page is None else bus.page(page))
 
     @contextmanager
     def open_fenced(self, id: str, fence: int | None) -> Iterator[OpenPage]:

@@ -229,7 +229,8 @@ def _identity(
     name = identity_options["agent"] or invocation.settings().source
     if name is None:
         raise click.UsageError("the server needs an agent; give --agent NAME")
-    kind, page, session = identity_options["kind"] or None, invocation.page or None, identity_options["session"]
+    kind, session = identity_options["kind"] or None, identity_options["session"]
+    page = invocation.page_in_force or None
     options = given(kind=kind, page=page, session=session, knowledge=identity_options["knowledge"])
     return scratchbus.McpIdentity.of(name, tools=groups, **options)
 

@@ -45,6 +45,6 @@ def recall(invocation: Invocation, query: str, **options: Any) -> None:
         Column("text", lambda each: Cell(one_line(each.text))),
     )
     with invocation.connect() as bus:
-        found = bus.recall(query, **given(page=invocation.page), **options)
+        found = bus.recall(query, **given(page=invocation.page_in_force), **options)
     empty = "Nothing matches there; search elsewhere with --session, --scope or --page"
     invocation.out.listing(columns, found, empty=empty)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -97,7 +98,12 @@ def daemon(source: str, *, on_one_page: bool = True) -> Callable[[Callable[..., 
 
     An error becomes one line on stderr and the exit code of its class.
     """
-    page_option = click.option("--page", default="main", help="The page to work on.")
+    page_option = click.option(
+        "--page",
+        default=lambda: os.environ.get("SCRATCHBUS_PAGE") or "main",
+        show_default=False,
+        help="The page to work on; $SCRATCHBUS_PAGE, else main.",
+    )
 
     def decorate(function: Callable[..., None]) -> click.Command:
         @functools.wraps(function)

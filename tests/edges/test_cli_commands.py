@@ -505,3 +505,16 @@ def test_completion_offers_commands_types_and_kinds(cli: Cli):
     assert offered("scratchbus cl") == {"claim", "claim-next", "clear-resolved"}
     assert offered("scratchbus add risk") == {"risk_alert"}
     assert "status_changed" in offered("scratchbus tail --kind s")
+
+
+def test_the_page_may_come_from_the_environment(cli: Cli, monkeypatch: pytest.MonkeyPatch):
+    id = cli.add()
+    monkeypatch.setenv("SCRATCHBUS_PAGE", cli.page)
+    assert [each["id"] for each in cli.anywhere("active", "--json").documents] == [id]
+    assert cli.anywhere("--page", f"{cli.page}-other", "active", "--json").documents == []
+    monkeypatch.setenv("SCRATCHBUS_PAGE", "no page")
+    assert "page" in cli.anywhere("active").err
+    elsewhere = cli.anywhere("tail", "--after", "now", "--json")  # it reads all pages without --page
+    assert (elsewhere.code, elsewhere.err) == (0, "")
+    monkeypatch.setenv("SCRATCHBUS_PAGE", "")
+    assert cli.anywhere("active").code == 0

@@ -10,7 +10,7 @@ import pytest
 
 import scratchbus
 import scratchbus.daemon
-from scratchbus.daemon import Daemon
+from scratchbus.daemon import Daemon, daemon
 from scratchbus.settings import load_settings
 from tests.edges.conftest import Cli
 
@@ -63,3 +63,18 @@ def test_options_before_the_name_apply_to_the_daemon(cli: Cli, tmp_path: Path) -
     assert {json.loads(line)["daemon"] for line in done.err.splitlines()} == {"watcher"}
     (alert,) = cli.json("list").documents
     assert alert["source"] == "watcher"
+
+
+@pytest.mark.parametrize(("given", "page"), [((), "from-the-environment"), (("--page", "given"), "given")])
+def test_the_page_of_a_daemon_may_come_from_the_environment(
+    monkeypatch: pytest.MonkeyPatch, given: tuple[str, ...], page: str
+) -> None:
+    monkeypatch.setenv("SCRATCHBUS_PAGE", "from-the-environment")
+    pages: list[str] = []
+
+    @daemon("tester")
+    def command(settings: Daemon) -> None:
+        pages.append(settings.page)
+
+    command.main([*given, "--url", "memory://"], standalone_mode=False)
+    assert pages == [page]
