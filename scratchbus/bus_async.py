@@ -385,14 +385,22 @@ class AsyncBus(AsyncMemories):
         await self.converse(settlement.ack_pulled(self.core, name, token, positions))
 
     async def nack(
-        self, name: str, token: str, position: Position | str, reason: str, *, delay: values.Duration | None = None
+        self,
+        name: str,
+        token: str,
+        position: Position | str,
+        reason: str,
+        *,
+        delay: values.Duration | None = None,
+        max_attempts: int | None = None,
     ) -> None:
         """Deliver a pulled event again after `delay`, or set it aside as a dead letter after the last attempt.
 
-        By default the delay is the subscription's `retry_delay`, doubled with each attempt. The other events of the
-        batch stay out. Raises LeaseLost, NotDelivered, NotFound or InvalidInput.
+        By default the delay is the subscription's `retry_delay`, doubled with each attempt. `max_attempts` can lower
+        the subscription's for this failure: with 1, the event is set aside at once. The other events of the batch stay
+        out. Raises LeaseLost, NotDelivered, NotFound or InvalidInput.
         """
-        await self.converse(settlement.fail_pulled(self.core, name, token, position, reason, delay))
+        await self.converse(settlement.fail_pulled(self.core, name, token, position, reason, delay, max_attempts))
 
     async def requeue(self, name: str, token: str, positions: Position | str | Iterable[Position | str]) -> None:
         """Give pulled events back unhandled, all or none; they are delivered again, as the same attempt.

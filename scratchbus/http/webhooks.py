@@ -18,7 +18,7 @@ from functools import partial
 from hashlib import sha256
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from string import punctuation
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import quote, urlsplit
 
 import httpcore2
@@ -44,12 +44,26 @@ GIVE_BACK: Final = 2.0
 """The most seconds that a server which stops takes to give back, ack or fail the event that it delivers."""
 
 _WAIT: Final = 10.0
+_REFUSALS: Final = frozenset({400, 413, 415, 422})
+_ATTEMPTS_OF_REFUSED: Final = 5
 _EMBEDDING: Final = IPv6Network("64:ff9b::/96")  # IPv4 behind a translator
 _NOT_PUBLIC: Final = (IPv4Network("192.88.99.0/24"), IPv6Network("3fff::/20"))  # old 6to4 relays; documentation
 
 logger = stderr_logger()
 
 Address = IPv4Address | IPv6Address
+
+
+class _Failure(NamedTuple):
+    """Why a delivery failed, and whether that is for the event itself, so that waiting would hardly help."""
+
+    reason: str
+    is_event: bool = False
+
+    @property
+    def max_attempts(self) -> int | None:
+        """The attempts after which the later events need not wait any more; None for those of the subscription."""
+        return _ATTEMPTS_OF_REFUSED if self.is_event else None
 
 
 class AddressRefused(Exception):
@@ -241,8 +255,8 @@ class Webhooks:
             if failure is None:
                 settle = partial(bus.ack, name, token, position)
             else:
-                logger.warning("a webhook failed", subscription=name, attempt=delivery.attempt, reason=failure)
-                settle = partial(bus.nack, name, token, position, failure)
+                logger.warning("a webhook failed", subscription=name, attempt=delivery.attempt, reason=failure.reason)
+                settle = partial(bus.nack, name, token, position, failure.reason, max_attempts=failure.max_attempts)
             with suppress(Conflict):  # the lease has ended: another process delivers it
                 await settle()
         except asyncio.CancelledError:  # the server stops
@@ -251,21 +265,24 @@ class Webhooks:
                     await settle()  # it may have been sent already, and is safe to repeat
             raise
 
-    async def _send(self, webhook: Webhook, event: Event, bus: str) -> str | None:
+    async def _send(self, webhook: Webhook, event: Event, bus: str) -> _Failure | None:
         """Send an event; return why that failed, None if it did not."""
         try:
             headers, content = _request(webhook, event, bus)
-        except Exception as problem:  # it would fail each time
-            return f"{type(problem).__name__}: the event cannot be encoded, or its signature not made"
+        except Exception as problem:
+            reason = f"{type(problem).__name__}: the event cannot be encoded, or its signature not made"
+            return _Failure(reason, is_event=True)
         try:
             async with asyncio.timeout(TIMEOUT):
                 async with self._pool.stream("POST", webhook.url, headers=headers, content=content) as answer:
-                    return None if 200 <= answer.status < 300 else f"it answered {answer.status}"
+                    if 200 <= answer.status < 300:
+                        return None
+                    return _Failure(f"it answered {answer.status}", is_event=answer.status in _REFUSALS)
         except TimeoutError:
-            return f"it did not answer within {TIMEOUT:.0f} s"
+            return _Failure(f"it did not answer within {TIMEOUT:.0f} s")
         except AddressRefused as refused:
-            return str(refused)
+            return _Failure(str(refused))
         except (httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.TimeoutException, OSError) as problem:
-            return f"{type(problem).__name__}: it cannot be reached"
+            return _Failure(f"{type(problem).__name__}: it cannot be reached")
         except ValueError as problem:
-            return f"{type(problem).__name__}: its URL names no host"
+            return _Failure(f"{type(problem).__name__}: its URL names no host")

@@ -24,7 +24,7 @@ from scratchbus.subscriptions.dead_letters import (
     set_aside_again,
     text_of,
 )
-from scratchbus.subscriptions.options import Terms, check_name, retry_seconds
+from scratchbus.subscriptions.options import Terms, check_attempts, check_name, retry_seconds
 from scratchbus.telemetry.counters import counts
 
 _Positions = Iterable[Position | str] | Position | str
@@ -46,29 +46,37 @@ def requeue(core: Core, name: str, token: str, positions: _Positions) -> Step[No
 
 
 def fail_pulled(
-    core: Core, name: str, token: str, position: Position | str, reason: str, delay: Duration | None
+    core: Core,
+    name: str,
+    token: str,
+    position: Position | str,
+    reason: str,
+    delay: Duration | None,
+    max_attempts: int | None,
 ) -> Step[None]:
     """Take back a pulled event that failed: it is delivered again, or set aside after the last attempt.
 
     The last attempt at an archived event that this process cannot read does not count, since a dead letter needs the
     event. Raises LeaseLost, NotDelivered, NotFound or InvalidInput.
     """
-    count = yield from _fail(core, name, token, position, reason, delay)
+    most = None if max_attempts is None else check_attempts(max_attempts)
+    count = yield from _fail(core, name, token, position, reason, delay, most)
     counts.subscriptions[name].failed += count
 
 
 def _fail(
-    core: Core, name: str, token: str, position: Position | str, reason: str, delay: Duration | None
+    core: Core, name: str, token: str, position: Position | str, reason: str, delay: Duration | None, most: int | None
 ) -> Step[int]:
     """Take back a pulled event; return 0 if it was before."""
     text = text_of(position)
     token, reason = _token(token), check_content(reason, MAX_REASON, "reason")
     keys, wait_ms = core.log.keys(0), None if delay is None else delay_ms(delay, "delay")
     state = yield from read_state(keys, check_name(name))
-    max_attempts, retry_ms = int(state.get("max_attempts") or 0), int(state.get("retry_delay") or 1000)
+    max_attempts = int(state.get("max_attempts") or 0) or Terms().max_attempts
+    retry_ms = int(state.get("retry_delay") or 1000)
     entry, attempts = {each.position: each for each in read_out(state.get("out", ""))}.get(text), 1
     if entry is not None and entry.state == OUT and state.get("token", "") == token:
-        if entry.attempt >= (max_attempts or Terms().max_attempts):
+        if entry.attempt >= min(filter(None, (max_attempts, most))):
             try:
                 event = yield from event_at(core, text)
             except EVENTS_LOST:

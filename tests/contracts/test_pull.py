@@ -435,6 +435,22 @@ def test_a_repeated_or_refused_outcome_of_a_pulled_event_is_not_counted_again(bu
     assert (counted.acked - acked, counted.failed - failed) == (1, 1)
 
 
+def test_an_event_that_cannot_succeed_is_set_aside_before_the_last_attempt(bus, page):
+    bus.declare_subscription("router", max_attempts=3)
+    fill(page, 2)
+    first, second = (batch := bus.pull("router")).deliveries
+    bus.nack("router", batch.token, first.position, "no", max_attempts=2, delay=0)
+    bus.nack("router", batch.token, second.position, "never", max_attempts=1)
+    assert [letter.reason for letter in bus.dead_letters("router")] == ["never"]
+    for attempt in (2, 3):
+        (again,) = (batch := bus.pull("router")).deliveries
+        assert (again.position, again.attempt) == (first.position, attempt)
+        bus.nack("router", batch.token, first.position, "no", max_attempts=9, delay=0)
+    assert [letter.attempts for letter in bus.dead_letters("router")] == [3, 1]
+    with pytest.raises(InvalidField, match="max_attempts"):
+        bus.nack("router", batch.token, first.position, "no", max_attempts=0)
+
+
 def test_a_pull_reads_only_the_retried_dead_letters_that_it_hands_out(bus, page, monkeypatch):
     bus.declare_subscription("router", max_attempts=1)
     fill(page, 5)

@@ -128,6 +128,7 @@ _NACK: Final = record(
     position=POSITION,
     reason=_TEXT,
     delay=or_null(_duration(0, 3_153_600_000, "^[0-9]{1,3}(ms|s|m)$")),
+    max_attempts=or_null({"type": "integer", "minimum": 1, "description": "At most the subscription's; 1: no more."}),
 )
 _POSITIONS: Final = record(example={}, positions=or_null(listed(POSITION)))
 Definition = Annotated[Given, fields(_DEFINITION, required=False)]
@@ -210,7 +211,8 @@ async def ack_events(bus: ActBus, name: SubscriptionName, given: Annotated[Given
 @router.post("/subscriptions/{name}/nack", status_code=204, responses=_DONE)
 async def nack_event(bus: ActBus, name: SubscriptionName, given: Annotated[Given, fields(_NACK)]) -> Response:
     """Have an event that failed delivered again, after `delay`, or set aside after the last attempt."""
-    await bus.nack(name, given["token"], given["position"], given["reason"], delay=given.get("delay"))
+    terms = {key: given.get(key) for key in ("delay", "max_attempts")}
+    await bus.nack(name, given["token"], given["position"], given["reason"], **terms)
     return Response(status_code=204)
 
 

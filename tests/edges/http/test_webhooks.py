@@ -173,6 +173,21 @@ async def test_an_outage_of_hours_makes_no_dead_letter(bus, embedded_url):
     assert 8 * 3_600 < sum(retry_seconds(1, attempt) for attempt in range(1, attempts)) < 9 * 3_600
 
 
+@pytest.mark.parametrize("status", [400, 413, 415, 422])
+async def test_an_event_that_its_receiver_refuses_holds_up_the_later_ones_for_five_attempts(bus, embedded_url, status):
+    receiver = Receiver()
+    receiver.statuses = [503, *[status] * 4]
+    with receiving(receiver) as url:
+        bus.declare_subscription("hook", url=url, secret=SECRET, retry_delay=0)
+        async with delivering(bus, embedded_url):
+            for number in range(2):
+                bus.page().add("observation", str(number))
+            await until(lambda: receiver.events)
+    assert [event["data"]["content"] for event in receiver.events] == ["1"]
+    (letter,) = bus.dead_letters("hook")
+    assert (letter.attempts, letter.reason) == (5, f"it answered {status}")
+
+
 def test_only_a_webhook_has_more_attempts_by_default(bus):
     bus.declare_subscription("pulled")
     bus.declare_subscription("set", url="http://127.0.0.1:9/", secret=SECRET, max_attempts=3)
@@ -284,11 +299,11 @@ async def test_a_server_that_stops_settles_a_delivery_at_any_step(
     receiver, is_at_step, method = Receiver(), threading.Event(), getattr(AsyncBus, step)
     receiver.statuses = [status]
 
-    async def hang_once(self: AsyncBus, *arguments: Any) -> Any:
+    async def hang_once(self: AsyncBus, *arguments: Any, **options: Any) -> Any:
         if not is_at_step.is_set():
             is_at_step.set()
             await asyncio.sleep(3_600)  # until it is cancelled
-        return await method(self, *arguments)
+        return await method(self, *arguments, **options)
 
     monkeypatch.setattr(AsyncBus, step, hang_once)
     with receiving(receiver) as url:
