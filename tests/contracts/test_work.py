@@ -799,6 +799,31 @@ def test_a_job_cleared_while_the_engine_was_away_is_skipped(bus, page, monkeypat
     assert (handled, ended) == (["x"], [])
 
 
+def test_a_pick_that_another_worker_took_over_before_it_was_read_picks_the_next_one(connect, page, clock, monkeypatch):
+    for content in ("y", "x"):
+        page.add("observation", content)
+    read, others = claiming.get, [connect(source="other").page(page.name)]
+
+    def late(*given):
+        if others:
+            clock.advance("2s")
+            assert others.pop().claim_next(ttl="1m").observation.content == "x"
+        return (yield from read(*given))
+
+    monkeypatch.setattr(claiming, "get", late)
+    job = page.claim_next(ttl="1s")
+    assert (job.observation.content, job.observation.claim.by) == ("y", "tester")
+
+
+def test_a_release_in_the_name_of_the_bus_itself_is_the_same_as_without_a_name(bus, page):
+    seen = page.add("observation", "x")
+    page.claim(seen.id)
+    first = page.release(seen.id, event_id="mine")
+    assert page.release(seen.id, by="tester", event_id="mine") == first
+    with pytest.raises(EventIdReused):
+        page.release(seen.id, by="other", event_id="mine")
+
+
 @pytest.mark.real
 def test_a_retried_job_knows_when_its_claim_has_ended(real_bus, monkeypatch):
     def a_minute_later(shard):
