@@ -143,6 +143,19 @@ def test_young_events_stay_in_the_log(connect, directory):
     assert log_length(bus) == 30
 
 
+def test_full_segments_wait_until_they_are_old_enough_and_others_for_the_patience_after_that(connect, directory, clock):
+    bus = connect(archive_url=directory, retain="1h", retain_events=5, archive_segment=4)
+    fill(bus, 11)
+    clock.advance("59m")
+    assert sum(each.events for each in archive_bus(bus)) == 0
+    clock.advance("2m")
+    assert sum(each.events for each in archive_bus(bus, patience=3600)) == 4
+    clock.advance("58m")
+    assert sum(each.events for each in archive_bus(bus, patience=3600)) == 0
+    clock.advance("2m")
+    assert sum(each.events for each in archive_bus(bus, patience=3600)) == 2
+
+
 def test_archiver_never_splits_a_batch(bus, directory):
     for _ in range(3):
         bus.page().add_many([NewObservation(type="observation", content=f"{n}") for n in range(7)])
@@ -931,8 +944,11 @@ def test_leftover_files_of_failed_archivers_are_deleted(bus, directory):
         left.with_name(f"{2:016d}-{9:016d}.{suffix}").write_bytes(b"half")
     left.with_name(".end.json.beef.tmp").write_bytes(b"half")
     left.with_name("notes.txt").write_text("someone's own")
+    coming = f"{27:016d}-{29:016d}.beef0003.jsonl.zst"  # another archiver may be about to name it
+    left.with_name(coming).write_bytes(b"half")
     archive(bus)
-    assert [name for name in names(directory) if "beef" in name] == []
+    assert [name for name in names(directory) if "beef" in name] == [coming]
+    left.with_name(coming).unlink()
     assert "notes.txt" in names(directory)
     assert problems(directory) == []
     assert bus.verify().findings == []
@@ -1076,6 +1092,7 @@ def test_a_restored_bus_goes_on_with_the_segments_that_it_shares(connect, bus, d
         archive(connect(archive_url=directory, retain="1ms", retain_events=5, archive_segment=4))
     copy = shutil.copytree(directory, directory.with_name("copy"))
     number, folder = re.search(r"numbered above (\d+) from (\S+) there", str(refused.value)).groups()
+    assert number == "29", "archived since, but also in the backup"
     for file in (copy / folder).iterdir():
         if file.name == "end.json" or (number_of(file.name) or 0) > int(number):
             file.unlink()

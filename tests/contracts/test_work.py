@@ -815,6 +815,15 @@ def test_a_pick_that_another_worker_took_over_before_it_was_read_picks_the_next_
     assert (job.observation.content, job.observation.claim.by) == ("y", "tester")
 
 
+def test_a_retried_pick_returns_its_observation_even_if_it_was_resolved_since(page):
+    page.add("observation", "later")
+    page.add("observation", "x")
+    picked = page.claim_next(event_id="mine").observation
+    page.resolve(picked.id)
+    assert page.claim_next(event_id="mine").observation.id == picked.id
+    assert page.active()[0].claim is None, "of the other one"
+
+
 def test_a_release_in_the_name_of_the_bus_itself_is_the_same_as_without_a_name(bus, page):
     seen = page.add("observation", "x")
     page.claim(seen.id)
