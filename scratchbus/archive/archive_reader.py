@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from scratchbus.archive.archive_check import LogCheck
-from scratchbus.archive.catalog import SegmentCatalog
+from scratchbus.archive.catalog import SegmentCatalog, location_of
 from scratchbus.archive.erasure import erase_events
 from scratchbus.archive.lines import position_of, restore
 from scratchbus.archive.lru_cache import LRUCache
@@ -153,6 +153,10 @@ class Archive:
                 for each in check.take()
             ]
             yield Checked(check.report.events, faults)
+
+    def location(self, shard: int) -> str:
+        """See `LogArchive`."""
+        return location_of(self.store, folder_of(self._bus, shard))
 
     def last_of(self, shard: int, origin: str, page: str, subject: str) -> Position | None:
         """See `LogArchive`."""

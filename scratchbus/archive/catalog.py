@@ -67,7 +67,7 @@ class SegmentCatalog:
     @property
     def where(self) -> str:
         """The location of the log's files, for messages."""
-        return f"{self.store.where}/{self.folder.rstrip('/')}"
+        return location_of(self.store, self.folder)
 
     def refresh(self) -> list[str]:
         """List the manifests again; return the names of all files, including those that a killed write left."""
@@ -262,6 +262,11 @@ class SegmentCatalog:
         if not index.is_within(manifest.chain.first.seq, manifest.chain.last.seq):
             raise self.damaged(file.name, "it names events that the segment does not have")
         return index
+
+
+def location_of(store: Store, folder: str) -> str:
+    """Return the location of a log's files."""
+    return f"{store.where}/{folder.rstrip('/')}"
 
 
 def first_line(problem: Exception) -> str:

@@ -92,6 +92,10 @@ class LogArchive(Protocol):
         """
         ...
 
+    def location(self, shard: int) -> str:
+        """Return where the archive of a shard's log is, as the engine records it."""
+        ...
+
     def last_of(self, shard: int, origin: str, page: str, subject: str) -> Position | None:
         """Return the position of the last archived event about a subject."""
         ...
