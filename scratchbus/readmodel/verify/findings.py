@@ -19,6 +19,15 @@ _ADVICE = {
             "restore the file from a copy, or make it readable if it is not; if it is beyond its log,"
             " `scratchbus log-archive run` says what to do",
         ),
+        (
+            "archived",
+            "restore what the archive lacks from a copy, then run `scratchbus log-archive run`, which records its end",
+        ),
+        ("cursor", "delete this key: expirers then read the log again from its start, and repeat no reminder"),
+        (
+            "subscription",
+            "unsubscribe it if it still has a cursor, then declare it again from before the events that it missed",
+        ),
         ("kept", "publish the types or relations again, with a change, which writes a new event"),
         ("import", "import the same file again"),
         ("foreign", "find out who added it, then run `scratchbus repair`"),
@@ -32,7 +41,8 @@ class Finding(NamedTuple):
     """A difference between the engine and the log.
 
     `kind` is one of: gap, order, batch, chain, event, tail, floor, erased, checkpoint, head, room, key, page, id,
-    document, paged, index, due, relation, position, snapshot, rejected, kept, foreign, archive, import, unknown.
+    document, paged, index, due, relation, position, snapshot, rejected, kept, foreign, archive, archived, cursor,
+    subscription, import, unknown.
     `where` is the key with the member, the position in the log, or the file; `what` describes the fault.
     """
 

@@ -36,6 +36,7 @@ from scratchbus.readmodel.verify.key_names import (
     is_day,
     recognise,
 )
+from scratchbus.readmodel.verify.marks import MarksCheck
 from scratchbus.readmodel.verify.paged_out import PagedOutCheck
 from scratchbus.readmodel.verify.probe import Moved, Probe, ShardCheck, stored_end
 from scratchbus.readmodel.verify.stored import StoredKey, StoredKeys
@@ -127,6 +128,7 @@ class _Shard(ShardCheck):
         yield from self._read_snapshots()
         yield from self._compare_rejected()
         yield from EndsCheck(self._probe).run()
+        yield from MarksCheck(self._probe).run(keys)
         base, tip = self._wanted.base, self._wanted.tip
         self._verified.pages = len(tip.pages)
         check_pages(self._log, self._shard, tip.pages, self._verified)
