@@ -364,6 +364,21 @@ def test_erasing_a_file_deletes_it_on_disk(bus, files):
     assert paths(files.sync()) == ["kept.md"]
 
 
+def test_an_erasure_without_access_to_the_files_is_done_everywhere_else_and_says_so(bus, files):
+    files.write("of-zoe.md", "1")
+    id, page = files.list()[0].id, bus.page("session:s1")
+    brain = files.path().parent.parent
+    brain.rename(brain.with_name("moved"))
+    brain.write_text("a file now")
+    with pytest.raises(FilesUnavailable, match="Not a directory"):
+        page.erase(id, reason="asked for")
+    assert [event.kind for event in page.history(id)] == ["erased"]
+    brain.unlink()
+    brain.with_name("moved").rename(brain)
+    page.erase(id, reason="asked for")
+    assert not (files.path() / "of-zoe.md").exists()
+
+
 def test_a_repeated_erasure_deletes_a_file_that_a_killed_one_left(bus, files, monkeypatch):
     files.write("of-zoe.md", "1")
     id, page = files.list()[0].id, bus.page("session:s1")

@@ -1,9 +1,11 @@
 """Published types reach every open bus and cannot be removed while in use."""
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from scratchbus import NewObservation
 from scratchbus.domain.registry_yaml import parse_registry
 from scratchbus.errors import InvalidField, RegistryError, TypeInUse, UnknownType, VersionConflict
 from scratchbus.readmodel import registry_files, scope
@@ -40,6 +42,31 @@ def test_an_unknown_type_is_refused_with_the_nearest_name(bus, page):
     assert (refused.value.type, refused.value.nearest) == ("risk_alrt", "risk_alert")
     assert "observation" in refused.value.known
     assert log_length(bus) == 0
+
+
+def test_context_and_metadata_that_do_not_fit_the_schema_of_a_type_are_refused(bus, page, push):
+    schemas = """types:
+      build_failed:
+        context: {required: [job], properties: {job: {type: string}}}
+        metadata: {properties: {run: {type: integer}}}
+    """
+    push(bus, schemas)
+    seen = page.add("build_failed", "x", context={"job": "main"}, metadata={"run": 7})
+    length = log_length(bus)
+    refused: list[tuple[dict[str, Any], str]] = [
+        ({"context": {}}, "^context: .*'job'.* .by the schema of type 'build_failed'"),
+        ({"context": {"job": 5}}, "^context.job: 5 .* .by the schema of type 'build_failed'"),
+        ({"context": {"job": "main"}, "metadata": {"run": "7"}}, "^metadata.run: '7' .* .by the schema of type"),
+    ]
+    for fields, what in refused:
+        with pytest.raises(InvalidField, match=what):
+            page.add("build_failed", "y", **fields)
+        with pytest.raises(InvalidField, match=what):
+            page.add_many([NewObservation(type="build_failed", content="y", **fields)])
+        with pytest.raises(InvalidField, match=what):
+            page.update(seen.id, **fields)
+    assert log_length(bus) == length
+    assert page.update(seen.id, context={"job": "next"}).context == {"job": "next"}
 
 
 def test_an_open_bus_takes_a_new_type_without_a_restart(connect, push):

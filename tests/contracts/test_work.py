@@ -802,7 +802,7 @@ def test_a_job_cleared_while_the_engine_was_away_is_skipped(bus, page, monkeypat
 def test_a_pick_that_another_worker_took_over_before_it_was_read_picks_the_next_one(connect, page, clock, monkeypatch):
     for content in ("y", "x"):
         page.add("observation", content)
-    read, others = claiming.get, [connect(source="other").page(page.name)]
+    read, others = queries.get, [connect(source="other").page(page.name)]
 
     def late(*given):
         if others:
