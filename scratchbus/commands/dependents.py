@@ -169,16 +169,18 @@ def _batches(refuted: StatusChanged, pending: list[Dependent]) -> Iterator[tuple
 
 def _retract_facts(core: Core, refuted: StatusChanged, facts: Mapping[str, str]) -> Step[int]:
     """Retract the facts that rest on a refuted observation; return how many were still standing."""
-    count = 0
+    count, withdrawn = 0, defaultdict[str, list[Fact]](list)
     for page, ids in ids_by_page(facts).items():
         for batch in batches(ids, MAX_BATCH):
             found = yield from recollect(core, page, batch)
             facts_found = [each for each in found.values() if isinstance(each, Fact)]
+            withdrawn[page] += facts_found
             writes = [_retraction(refuted, page, fact) for fact in facts_found if fact.retraction is None]
             if writes:
                 yield from append(core.log, page, writes)
                 count += len(writes)
-        yield from contested_facts.settle_contests(core, page)  # also if a process was killed before it could
+    for page, gone in withdrawn.items():  # also if a process was killed before it could
+        yield from contested_facts.review_withdrawn(core, page, gone)
     return count
 
 

@@ -68,7 +68,7 @@ def erase(core: Core, page: str, id: str, reason: str, event_id: str | None) -> 
     archiver is at work. An error of the archive, or of private files, is raised once everything else is erased.
     """
     failures: list[ScratchbusError] = []
-    facts = (yield from recollect(core, page, [id])).values() if _is_fact(page, id) else ()
+    contest = (yield from _contest_of(core, page, id)) if _is_fact(page, id) else None
     lock: IO[bytes] | None = None
     try:
         lock = yield from _lock_file(core, page, id)
@@ -88,8 +88,8 @@ def erase(core: Core, page: str, id: str, reason: str, event_id: str | None) -> 
             copy_id = f"{parent.id}/{copy.page}"
             erasing = _erase_one(core, copy.page, copy.subject, reason, copy_id, failures, parent.position)
             pending.append((yield from erasing))
-    if _is_fact(page, id):
-        yield from contested_facts.review_withdrawn(core, page, [fact for fact in facts if isinstance(fact, Fact)])
+    if contest is not None:
+        yield from contested_facts.review(core, page, *contest)
     if failures:
         raise failures[0]
     return tombstone
@@ -97,6 +97,13 @@ def erase(core: Core, page: str, id: str, reason: str, event_id: str | None) -> 
 
 def _is_fact(page: str, id: object) -> bool:
     return page.startswith(SCOPE_PAGES) and isinstance(id, str) and id.startswith(FACTS)
+
+
+def _contest_of(core: Core, page: str, id: str) -> Step[tuple[list[Fact], list[Fact]]]:
+    """Return the rivals of a fact that will be erased, and the fact, if it is still there."""
+    found = yield from recollect(core, page, [id])
+    facts = [fact for fact in found.values() if isinstance(fact, Fact)]
+    return (yield from contested_facts.rivals_of(core, page, facts)), facts
 
 
 def _lock_file(core: Core, page: str, subject: object) -> Step[IO[bytes] | None]:

@@ -185,13 +185,14 @@ def _facts(core: Core, request: ContextRequest) -> Step[tuple[list[Fact], list[l
     """
     limit = fact_reads.most_in(request.budget, request.count)
     found: dict[str, Fact] = {}
-    contests: list[list[Fact]] = []
+    contests: dict[tuple[str, ...], list[Fact]] = {}
     for scope in request.scopes:
         facts, contested = yield from fact_reads.query_with_contests(core, page_of_scope(scope), limit)
-        contests += contested
+        for contest in contested:
+            contests.setdefault(tuple(sorted(plain_entity(fact.triplet) for fact in contest)), contest)
         for fact in facts:
             found.setdefault(plain_entity(fact.triplet), fact)
-    return list(found.values()), contests
+    return list(found.values()), list(contests.values())
 
 
 def _page(core: Core, request: ContextRequest, name: str, page: str) -> Step[Section]:

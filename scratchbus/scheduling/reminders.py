@@ -12,7 +12,7 @@ from scratchbus.domain.observation import Observation
 from scratchbus.domain.page_events import Due, StatusChanged
 from scratchbus.domain.position import START, BusPosition, Position
 from scratchbus.engine.steps import Step, ask
-from scratchbus.errors import Conflict, IndexFailed, NotFound, VersionConflict
+from scratchbus.errors import Conflict, NotFound, VersionConflict
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.archive_protocol import EVENTS_LOST
 from scratchbus.eventlog.bus_log import Log
@@ -197,6 +197,6 @@ def complete_all(core: Core, events: list[AnyEvent]) -> Step[int]:
         if isinstance(event, StatusChanged) and event.reason_code == "refuted":
             try:
                 count += yield from complete(core, event)
-            except (Conflict, NotFound, IndexFailed) as problem:  # the state is damaged, or the disk is full
+            except (Conflict, NotFound) as problem:  # the state is damaged
                 logger.warning("a refutation is not complete", position=str(event.position), reason=str(problem))
     return count

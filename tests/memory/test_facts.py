@@ -473,6 +473,60 @@ lifecycles:
     assert bus.page("knowledge:p1").get(question.id).status == "pending_review"
 
 
+def test_retracting_a_correction_renews_the_contest(bus, connect):
+    facts, theirs = bus.facts("p1"), connect(source="other").facts("p1")
+    facts.assert_fact("App", "runs_on", "Node 22", valid_at="2026-01-01")
+    theirs.assert_fact("App", "runs_on", "Node 24", valid_at="2026-01-01")
+    correction = facts.assert_fact("App", "runs_on", "Node 24", valid_at="2026-01-01")
+    assert facts.pending_review() == []
+    facts.retract(correction.id, "it was right before")
+    assert len(facts.contested("App")) == len(facts.pending_review()) == 1
+
+
+def test_separating_subjects_asks_about_the_contest_that_a_correction_had_ended(bus, connect):
+    facts, theirs = bus.facts("p1"), connect(source="other").facts("p1")
+    facts.assert_fact("App", "runs_on", "Node 22", valid_at="2026-01-01")
+    theirs.assert_fact("App", "runs_on", "Node 24", valid_at="2026-01-01")
+    facts.same_as("App", "Shop")
+    facts.assert_fact("Shop", "runs_on", "Node 24", valid_at="2026-01-01")
+    assert facts.pending_review() == []
+    facts.not_same_as("App", "Shop", reason="two programs")
+    assert len(facts.contested("App")) == len(facts.pending_review()) == 1
+
+
+def test_refuting_the_evidence_of_merged_names_asks_about_the_contest_again(bus, connect):
+    facts, theirs = bus.facts("p1"), connect(source="other").facts("p1")
+    seen = bus.page().add("observation", "they are one")
+    facts.assert_fact("App", "runs_on", "NYC", valid_at="2026-01-01")
+    theirs.assert_fact("App", "runs_on", "New York", valid_at="2026-01-01")
+    facts.same_as("NYC", "New York", evidence=[seen.id])
+    assert facts.pending_review() == []
+    bus.page().refute(seen.id, reason="they are two")
+    assert len(facts.contested("App")) == len(facts.pending_review()) == 1
+
+
+def test_a_failing_index_keeps_no_fact_from_being_retracted_or_erased(bus, connect, monkeypatch):
+    seen, theirs = bus.page().add("observation", "seen"), connect(source="other")
+    told = []
+    for scope in ("p1", "p2"):
+        told.append(
+            bus.facts(scope).assert_fact("App", "runs_on", "Node 22", valid_at="2026-01-01", evidence=[seen.id])
+        )
+        theirs.facts(scope).assert_fact("App", "runs_on", "Node 24", valid_at="2026-01-01")
+    gone = bus.facts("p1").assert_fact("App", "uses", "npm")
+
+    def failing(*given):
+        raise IndexFailed("database or disk is full")
+
+    with monkeypatch.context() as full:
+        full.setattr(FactIndex, "edges", failing)
+        bus.page().refute(seen.id, reason="a mistake")
+        assert bus.page("knowledge:p1").erase(gone.id, reason="asked for").subject == gone.id
+    for fact, scope in zip(told, ("p1", "p2"), strict=True):
+        assert bus.facts(scope).why(fact).span.state == "retracted"
+        assert bus.facts(scope).pending_review() == []
+
+
 def test_sources_that_joined_a_contest_are_asked_about_when_the_first_withdraw(bus, connect):
     sources = [connect(source=name).facts("p1") for name in ("one", "two", "three", "four")]
     told = [
@@ -483,7 +537,7 @@ def test_sources_that_joined_a_contest_are_asked_about_when_the_first_withdraw(b
     for facts, fact in zip(sources[:2], told[:2], strict=True):
         facts.retract(fact.id, "I looked again")
     (second,) = sources[0].pending_review()
-    assert first.context["facts"] == [fact.id for fact in told[:2]]
+    assert first.context["facts"] == [fact.id for fact in told]
     assert second.context["facts"] == [fact.id for fact in told[2:]]
     assert bus.page("knowledge:p1").get(first.id).status == "resolved"
     sources[2].retract(told[2].id, "I looked again")
@@ -601,6 +655,14 @@ def test_a_context_shows_contested_facts_as_such(bus, facts, contest):
     assert "> App -> runs_on -> Node 24" in text
 
 
+def test_a_contest_in_several_scopes_is_shown_once_in_a_context(bus, connect):
+    for name, version in (("one", 22), ("two", 24)):
+        for scope in ("p1", "p2"):
+            connect(source=name).facts(scope).assert_fact("App", "runs_on", f"Node {version}", valid_at="2026-01-01")
+    text = bus.context.assemble(scopes=["p1", "p2"]).text
+    assert text.count("Node 22") == text.count("Node 24") == 1
+
+
 def test_contested_facts_keep_the_budget_of_a_context(bus, facts, contest):
     for number in range(20):
         facts.assert_fact("App", "uses", f"package {number}")
@@ -610,6 +672,8 @@ def test_contested_facts_keep_the_budget_of_a_context(bus, facts, contest):
         assert found.tokens <= budget
         assert found.left_out["contested"] > 0
     assert {part.name for part in found.parts} == {"contested", "facts"}
+    short = bus.context.assemble(scopes=["p1"], budget=200).text
+    assert short.count(" uses -> ") > 3 * short.count("Node 22"), "true facts have most of the room"
     assert "> Service 19 -> runs_on -> Node 22\n> Service 19 -> runs_on -> Node 24" in found.text
 
 
