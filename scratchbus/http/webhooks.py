@@ -24,7 +24,7 @@ from urllib.parse import quote, urlsplit
 import httpcore2
 from pydantic_core import to_json
 
-from scratchbus import AsyncBus, Event, PulledEvent, Webhook, cloud_event
+from scratchbus import AsyncBus, Event, Position, PulledEvent, Webhook, cloud_event
 from scratchbus.daemon import stderr_logger
 from scratchbus.errors import Conflict, LogError, NotFound, ScratchbusError
 from scratchbus.http.frames import CLOUD_EVENT
@@ -45,7 +45,7 @@ GIVE_BACK: Final = 2.0
 
 _WAIT: Final = 10.0
 _REFUSALS: Final = frozenset({400, 413, 415, 422})
-_ATTEMPTS_OF_REFUSED: Final = 5
+_MAX_REFUSALS: Final = 5
 _EMBEDDING: Final = IPv6Network("64:ff9b::/96")  # IPv4 behind a translator
 _NOT_PUBLIC: Final = (IPv4Network("192.88.99.0/24"), IPv6Network("3fff::/20"))  # old 6to4 relays; documentation
 
@@ -59,11 +59,6 @@ class _Failure(NamedTuple):
 
     reason: str
     is_event: bool = False
-
-    @property
-    def max_attempts(self) -> int | None:
-        """The attempts after which the later events need not wait any more; None for those of the subscription."""
-        return _ATTEMPTS_OF_REFUSED if self.is_event else None
 
 
 class AddressRefused(Exception):
@@ -189,6 +184,7 @@ class Webhooks:
             network_backend=CheckedNetwork(server.allow_private_webhooks),
         )
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._refused: dict[str, tuple[Position, int]] = {}  # by subscription: an event, and its refusals in a row
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -222,6 +218,7 @@ class Webhooks:
                 self._tasks[name] = asyncio.create_task(self._deliver(name), name=f"webhook {name}")
             for name in self._tasks.keys() - names:
                 self._tasks.pop(name).cancel()
+                self._refused.pop(name, None)
 
     async def _deliver(self, name: str) -> None:
         """Deliver the events of one subscription, one after the other."""
@@ -256,7 +253,8 @@ class Webhooks:
                 settle = partial(bus.ack, name, token, position)
             else:
                 logger.warning("a webhook failed", subscription=name, attempt=delivery.attempt, reason=failure.reason)
-                settle = partial(bus.nack, name, token, position, failure.reason, max_attempts=failure.max_attempts)
+                most = self._max_attempts(name, delivery, failure)
+                settle = partial(bus.nack, name, token, position, failure.reason, max_attempts=most)
             with suppress(Conflict):  # the lease has ended: another process delivers it
                 await settle()
         except asyncio.CancelledError:  # the server stops
@@ -264,6 +262,15 @@ class Webhooks:
                 async with asyncio.timeout(GIVE_BACK):
                     await settle()  # it may have been sent already, and is safe to repeat
             raise
+
+    def _max_attempts(self, name: str, delivery: PulledEvent, failure: _Failure) -> int | None:
+        """Count a refusal; return 1 if the later events need not wait any more, None for the subscription's rules."""
+        position, count = self._refused.pop(name, (None, 0))
+        if not failure.is_event:
+            return None
+        count = count + 1 if position == delivery.position and delivery.attempt > 1 else 1
+        self._refused[name] = delivery.position, count
+        return 1 if count >= _MAX_REFUSALS else None
 
     async def _send(self, webhook: Webhook, event: Event, bus: str) -> _Failure | None:
         """Send an event; return why that failed, None if it did not."""

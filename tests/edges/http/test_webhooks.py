@@ -174,9 +174,9 @@ async def test_an_outage_of_hours_makes_no_dead_letter(bus, embedded_url):
 
 
 @pytest.mark.parametrize("status", [400, 413, 415, 422])
-async def test_an_event_that_its_receiver_refuses_holds_up_the_later_ones_for_five_attempts(bus, embedded_url, status):
+async def test_an_event_that_its_receiver_refuses_holds_up_the_later_ones_for_five_refusals(bus, embedded_url, status):
     receiver = Receiver()
-    receiver.statuses = [503, *[status] * 4]
+    receiver.statuses = [503, *[status] * 5]
     with receiving(receiver) as url:
         bus.declare_subscription("hook", url=url, secret=SECRET, retry_delay=0)
         async with delivering(bus, embedded_url):
@@ -185,7 +185,35 @@ async def test_an_event_that_its_receiver_refuses_holds_up_the_later_ones_for_fi
             await until(lambda: receiver.events)
     assert [event["data"]["content"] for event in receiver.events] == ["1"]
     (letter,) = bus.dead_letters("hook")
-    assert (letter.attempts, letter.reason) == (5, f"it answered {status}")
+    assert (letter.attempts, letter.reason) == (6, f"it answered {status}")
+
+
+@pytest.mark.parametrize("statuses", [[503] * 10 + [400] * 4, [400] * 4 + [503] + [400] * 4])
+async def test_attempts_during_an_outage_are_no_refusals(bus, embedded_url, statuses):
+    receiver = Receiver()
+    receiver.statuses = statuses.copy()
+    with receiving(receiver) as url:
+        bus.declare_subscription("hook", url=url, secret=SECRET, retry_delay=0)
+        async with delivering(bus, embedded_url):
+            bus.page().add("observation", "x")
+            await until(lambda: receiver.events or bus.dead_letters("hook"))
+    assert (len(receiver.events), bus.dead_letters("hook")) == (1, [])
+    assert len(receiver.requests) == len(statuses) + 1
+
+
+async def test_the_refusals_of_a_dead_letter_that_is_retried_are_counted_again(bus, embedded_url):
+    receiver = Receiver()
+    receiver.statuses = [422] * 5
+    with receiving(receiver) as url:
+        bus.declare_subscription("hook", url=url, secret=SECRET, retry_delay=0)
+        async with delivering(bus, embedded_url):
+            bus.page().add("observation", "x")
+            await until(lambda: bus.dead_letters("hook"))
+            receiver.statuses = [422] * 4
+            bus.retry_dead_letters("hook")
+            await until(lambda: receiver.events)
+            await until(lambda: not bus.dead_letters("hook"))
+    assert len(receiver.requests) == 10
 
 
 def test_only_a_webhook_has_more_attempts_by_default(bus):
