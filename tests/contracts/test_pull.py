@@ -18,7 +18,7 @@ from scratchbus.errors import (
     SubscriptionHeld,
 )
 from scratchbus.eventlog import below_floor
-from scratchbus.subscriptions import dead_letters
+from scratchbus.subscriptions import dead_letters, settlement
 from scratchbus.subscriptions.pulled_batches import Attempt
 from scratchbus.telemetry.counters import counts
 from tests.engines import ALL
@@ -345,6 +345,32 @@ def test_the_retry_delay_doubles_with_each_attempt(bus, page, clock):
     assert batch.deliveries[0].attempt == 4
     bus.nack("router", batch.token, batch.deliveries[0].position, "no", delay=0)
     assert bus.pull("router").deliveries[0].attempt == 5
+
+
+@pytest.mark.parametrize(("url", "delays"), [("https://example.com/", (8, 12)), (None, (10, 10))])
+def test_only_the_retry_delays_of_webhooks_are_random(bus, page, clock, monkeypatch, url, delays):
+    drawn = []
+
+    class Extremes:
+        """Draws the limits of each range in turn."""
+
+        @staticmethod
+        def uniform(*limits):
+            drawn.append(limits)
+            return limits[(len(drawn) - 1) % 2]
+
+    monkeypatch.setattr(settlement, "JITTER", Extremes)
+    bus.declare_subscription("router", retry_delay="10s", url=url, secret=url and new_webhook_secret())
+    fill(page, 2)
+    for seconds in delays:
+        batch = bus.pull("router", max=1)
+        bus.nack("router", batch.token, batch.deliveries[0].position, "no")
+        clock.advance(seconds - 0.5)
+        assert not bus.pull("router").deliveries
+        clock.advance(1)
+        ack(bus, again := bus.pull("router", max=1))
+        assert [each.attempt for each in again.deliveries] == [2]
+    assert len(drawn) == (0 if url is None else 2)
 
 
 def test_the_last_failed_attempt_makes_a_dead_letter(bus, page):

@@ -174,6 +174,20 @@ def test_failed_events_become_dead_letters_that_are_retried_or_dropped(bus, serv
     assert server.get("/dead-letters").json()["items"] == []
 
 
+def test_a_failed_event_that_cannot_succeed_is_set_aside_before_the_last_attempt(bus, server, other_server, name):
+    fill(bus, 2)
+    batch = pull(server, name)
+    for each, limit in zip(batch["deliveries"], ({"max_attempts": 1}, {"max_attempts": 2}), strict=True):
+        body = {"token": batch["token"], "position": each["position"], "reason": "never", **limit}
+        assert other_server.post(f"/subscriptions/{name}/nack", body).status_code == 204
+    found = server.get(f"/dead-letters?subscription={name}").json()["items"]
+    assert [(each["position"], each["attempts"]) for each in found] == [(batch["deliveries"][0]["position"], 1)]
+    again = pull(server, name)
+    assert contents(again) == ["1"]
+    ack(server, name, again)
+    assert server.post(f"/subscriptions/{name}/dead-letters/drop").json() == {"count": 1}
+
+
 @pytest.mark.parametrize(
     ("path", "body", "status"),
     [
@@ -190,6 +204,7 @@ def test_failed_events_become_dead_letters_that_are_retried_or_dropped(bus, serv
         ("ack", {"token": "x", "positions": ["1-1"]}, 409),
         ("nack", {"token": "x", "position": "1-1", "reason": 7}, 422),
         ("nack", {"token": "x", "position": "1-1", "reason": "no"}, 409),
+        ("nack", {"token": "x", "position": "1-1", "reason": "no", "max_attempts": 0}, 422),
         ("dead-letters/retry", {"positions": ["1-1"]}, 404),
         ("dead-letters/drop", {"positions": 7}, 422),
     ],
