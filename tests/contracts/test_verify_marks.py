@@ -102,6 +102,7 @@ def test_a_lost_end_of_the_archive_is_found_once_events_were_trimmed(archived: B
     (finding,) = found(archived)
     assert (finding.kind, finding.where) == ("archived", key)
     assert finding.what.startswith("is missing; events up to ")
+    assert finding.advice.startswith("run `scratchbus log-archive run`, ")
     archive(archived)
     assert found(archived) == []
     assert recorded(archived) == before

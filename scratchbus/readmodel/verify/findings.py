@@ -21,7 +21,8 @@ _ADVICE = {
         ),
         (
             "archived",
-            "restore what the archive lacks from a copy, then run `scratchbus log-archive run`, which records its end",
+            "run `scratchbus log-archive run`, which records the end again; if the archive lacks events, restore them"
+            " from a copy first",
         ),
         ("cursor", "delete this key: expirers then read the log again from its start, and repeat no reminder"),
         (
