@@ -45,6 +45,12 @@ SHARED = (
 )
 """The options accepted before the name of any command, and after the name of a command that they affect."""
 
+
+def page_option(help: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator that adds `--page` to a command that ignores `SCRATCHBUS_PAGE`, with help that fits."""
+    return click.option("--page", metavar="NAME", expose_value=False, callback=_remember, help=help)
+
+
 OUTPUT = ("as_json", "no_color")
 """The shared options of a command that only prints."""
 

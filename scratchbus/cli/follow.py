@@ -6,7 +6,7 @@ import click
 
 import scratchbus
 from scratchbus.cli.arguments import TIME
-from scratchbus.cli.commands import PAGE, command
+from scratchbus.cli.commands import ENGINE, PAGE, command, page_option
 from scratchbus.cli.event_view import exporter, log_printer
 from scratchbus.cli.invocation import Invocation, OpenPage, pass_invocation
 from scratchbus.cli.observation_view import show_watched
@@ -23,10 +23,11 @@ from scratchbus.errors import InvalidId, UnknownType
         "scratchbus tail --format jsonl > backup.jsonl",
         "scratchbus tail --follow --format cloudevents | my-broker",
     ),
-    shared=PAGE,
+    shared=ENGINE,
 )
 @click.option("-f", "--follow", is_flag=True, help="Continue with new events until Ctrl-C.")
 @click.option("--after", metavar="POS", help=f"Start after a time or a position: {TIME}; or now.")
+@page_option("The page to show.  [default: all]")
 @click.option("--type", "types", multiple=True, shell_complete=type_names, help="Only this type; repeatable.")
 @click.option("--kind", "kinds", multiple=True, shell_complete=kind_names, help="Only this kind of event; repeatable.")
 @click.option("--format", "form", type=click.Choice(["jsonl", "csv", "cloudevents"]), help="Export whole events.")

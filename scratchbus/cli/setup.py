@@ -15,7 +15,7 @@ import click
 
 import scratchbus
 from scratchbus.cli.agreed_files import write_files
-from scratchbus.cli.commands import BusCommand, given, listed
+from scratchbus.cli.commands import BusCommand, given, listed, page_option
 from scratchbus.cli.invocation import Invocation, pass_invocation
 from scratchbus.cli.status_view import default_bus
 from scratchbus.errors import SettingsError
@@ -102,12 +102,13 @@ CLIENTS: Final = {
         "scratchbus setup claude --knowledge ada,ada/shop --tools basic,preferences,facts,recall",
         "scratchbus setup vscode --directory ~/project --yes",
     ),
-    shared=("as_json", "page", "url", "bus", "config"),
+    shared=("as_json", "url", "bus", "config"),
 )
 @click.argument("client", type=click.Choice(list(CLIENTS)))
 @click.option(
     "--directory", default=".", type=click.Path(file_okay=False, exists=True), help="The project's directory."
 )
+@page_option("The page, whatever $SCRATCHBUS_PAGE says.  [default: by the directory]")
 @click.option("--agent", metavar="NAME", help="The agent's name.  [default: by the client]")
 @click.option(
     "--knowledge", metavar="SCOPES", help="The users or projects whose preferences and facts it knows; see `mcp`."

@@ -507,6 +507,14 @@ def test_completion_offers_commands_types_and_kinds(cli: Cli):
     assert "status_changed" in offered("scratchbus tail --kind s")
 
 
+@pytest.mark.parametrize(("command", "default"), [("tail", "all"), ("setup", "by the directory")])
+def test_a_command_whose_page_is_not_from_the_environment_says_so(cli: Cli, command: str, default: str):
+    shown = " ".join(cli.anywhere(command, "--help").out.split())
+    assert shown.count("--page NAME") == 1
+    assert f"[default: {default}]" in shown.partition("--page NAME")[2].partition(" --")[0]
+    assert "[$SCRATCHBUS_PAGE" not in shown
+
+
 def test_the_page_may_come_from_the_environment(cli: Cli, monkeypatch: pytest.MonkeyPatch):
     id = cli.add()
     monkeypatch.setenv("SCRATCHBUS_PAGE", cli.page)

@@ -13,6 +13,7 @@ import pytest
 
 from scratchbus.cli import main
 from scratchbus.cli.hook import hook
+from scratchbus.cli.setup import page_of
 from scratchbus.daemon import INVALID_INPUT, USAGE
 
 
@@ -43,6 +44,17 @@ def test_setup_writes_the_configuration_of_a_client(project: Path, client: str, 
     page = arguments[arguments.index("--page") + 1]
     assert page.startswith("My-project-")
     assert arguments[arguments.index("--session") + 1] == page
+
+
+def test_setup_takes_a_page_from_its_options_and_not_from_the_environment(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("SCRATCHBUS_PAGE", "shell")
+    for options, page in ([], page_of(project)), (["--page", "shared"], "shared"):
+        run_setup(project, "cursor", *options)
+        assert main([*options, "setup", "cursor", "--directory", str(project), "--yes"]) == 0
+        arguments = json.loads((project / ".cursor/mcp.json").read_text())["mcpServers"]["scratchbus"]["args"]
+        assert arguments[arguments.index("--page") + 1] == page
 
 
 def test_hooks_and_server_get_the_same_scopes(project: Path):
