@@ -474,6 +474,7 @@ def test_status_shows_how_to_connect_to_this_bus(cli: Cli, home: Path, monkeypat
 
 
 def test_status_of_a_bus_without_pages_names_it(cli: Cli):
+    cli("active")  # starts the engine, which `status` does not
     shown = cli("--bus", "mian", "status").err
     assert "Bus mian has no page yet; check its name, or add an observation with `scratchbus --bus mian" in shown
 
