@@ -70,17 +70,14 @@ def rivals_of(core: Core, page: str, facts: Sequence[Fact]) -> Step[list[Fact]]:
     if not facts:
         return []
     try:
-        return (
-            yield from read_facts(
-                core,
-                page,
-                None,
-                lambda known: [each for fact in facts for each in known.at_same_moment(fact.added_seq)],
-            )
-        )
+        return (yield from read_facts(core, page, None, lambda known: _rivals(known, [fact.id for fact in facts])))
     except IndexFailed as problem:
         logger.warning("facts were not compared with others", page=page, reason=str(problem))
         return []
+
+
+def _rivals(known: KnownFacts, ids: Iterable[str]) -> list[Fact]:
+    return [each for fact in known.facts(ids) for each in known.at_same_moment(fact.added_seq)]
 
 
 def review(core: Core, page: str, facts: Sequence[Fact], changed: Sequence[Fact]) -> Step[None]:

@@ -12,7 +12,7 @@ from unittest.mock import Mock
 import pytest
 
 from scratchbus import AsyncBus, Bus, Facts, NewObservation
-from scratchbus.commands import execution
+from scratchbus.commands import contested_facts, execution, fact_reads
 from scratchbus.commands.contested_facts import CONTEST
 from scratchbus.domain.registry_yaml import parse_registry
 from scratchbus.errors import (
@@ -503,6 +503,20 @@ def test_refuting_the_evidence_of_merged_names_asks_about_the_contest_again(bus,
     assert facts.pending_review() == []
     bus.page().refute(seen.id, reason="they are two")
     assert len(facts.contested("App")) == len(facts.pending_review()) == 1
+
+
+def test_a_fact_that_is_erased_right_after_it_was_retracted_is_reviewed_no_more(bus, connect, monkeypatch):
+    facts, erased = bus.facts("p1"), list[str]()
+    fact = facts.assert_fact("App", "runs_on", "Node 22", valid_at="2026-01-01")
+
+    def late(*given, **options):
+        if not erased:
+            erased.append(fact.id)
+            connect(source="other").page("knowledge:p1").erase(fact.id, reason="asked for")
+        return (yield from fact_reads.read_facts(*given, **options))
+
+    monkeypatch.setattr(contested_facts, "read_facts", late)
+    assert facts.retract(fact.id, "I looked again").retraction.reason == "I looked again"
 
 
 def test_a_failing_index_keeps_no_fact_from_being_retracted_or_erased(bus, connect, monkeypatch):
