@@ -111,7 +111,11 @@ def retract(invocation: Invocation, facts: scratchbus.Facts, **options: Any) -> 
 @_on_facts()
 def query(invocation: Invocation, facts: scratchbus.Facts, **options: Any) -> None:
     """Show the facts that are true, last asserted first."""
-    _show(invocation, facts.query(**options), "No such fact is true")
+    found, empty = facts.query(**options), "No such fact is true"
+    asked = {name: options[name] for name in ("subject", "relation", "at", "known_at") if name in options}
+    if not found and "subject" in asked and facts.contested(**asked):
+        empty += "; sources disagree, as `scratchbus facts contested` shows"
+    _show(invocation, found, empty)
 
 
 @facts.command(examples=("scratchbus facts neighbours App --depth 2",))
@@ -208,6 +212,32 @@ def same(invocation: Invocation, facts: scratchbus.Facts, a: str, b: str, undo: 
             _show_one(invocation, "retracted", fact)
     else:
         _show_one(invocation, "asserted", facts.same_as(a, b, **options))
+
+
+@facts.command(examples=("scratchbus facts contested App", "scratchbus facts contested App --relation runs_on"))
+@click.argument("subject")
+@click.option("--relation", metavar="NAME", help="Only facts of this relation.")
+@_at_option
+@_known_option
+@_on_facts()
+def contested(invocation: Invocation, facts: scratchbus.Facts, **options: Any) -> None:
+    """Show the facts about SUBJECT that contest each other.
+
+    Facts with the same number are of one contest; none of them is true until all but one are retracted.
+    """
+    contests = enumerate(facts.contested(**options), start=1)
+    rows = [(number, fact) for number, contest in contests for fact in contest]
+    columns: Columns[tuple[int, scratchbus.Fact]] = (
+        Column("contest", lambda row: Cell(str(row[0])), 1, right=True),
+        Column("id", lambda row: Cell(row[1].id, "bold"), 18),
+        Column("by", lambda row: Cell(one_line(row[1].source), "cyan"), 12),
+        Column("fact", lambda row: Cell(one_line(row[1].triplet))),
+    )
+    invocation.out.listing(columns, rows, empty="No facts about it contest each other", document=_in_contest)
+
+
+def _in_contest(row: tuple[int, scratchbus.Fact]) -> dict[str, Any]:
+    return {"contest": row[0], **scratchbus.document_of(row[1])}
 
 
 @facts.command("review", examples=("scratchbus facts review --scope user:42",))

@@ -124,6 +124,11 @@ TRIPLETS: Final = document(
     exact(text=STRING, tokens=COUNT),
     {"text": "api -> runs_on -> Node 24", "tokens": 8},
 )
+CONTESTS: Final = items_of(
+    "The contests, each with its facts, the first asserted first",
+    exact(facts=listed(_FACT)),
+    {"facts": [_EXAMPLE, {**_EXAMPLE, "id": "fact_1795386035608", "object": "Node 22", "source": "scout"}]},
+)
 CONTESTED: Final = items_of("The observations that ask which of several facts is true", KEPT, examples.OBSERVATION)
 WHY: Final = document(
     "The fact, the time it is true, its events, and the observations that support it",

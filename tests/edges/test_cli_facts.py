@@ -60,6 +60,31 @@ def test_distinct_facts_are_shown_once(cli: Cli, scope: tuple[str, str]):
     assert cli.json("facts", "query", *scope, "--distinct").documents == [again]
 
 
+def test_contested_facts_are_shown_by_contest(cli: Cli, scope: tuple[str, str]):
+    since = "--valid-at", "2026-01-01"
+    for source, node in ("one", 22), ("two", 24):
+        cli("facts", "assert", *scope, "App", "runs_on", f"Node {node}", *since, "--source", source)
+        cli("facts", "assert", *scope, "App", "version", str(node), *since, "--source", source)
+    shown = cli.json("facts", "contested", *scope, "app").documents
+    assert [(each["contest"], each["relation"], each["object"], each["source"]) for each in shown] == [
+        (1, "version", "22", "one"),
+        (1, "version", "24", "two"),
+        (2, "runs_on", "Node 22", "one"),
+        (2, "runs_on", "Node 24", "two"),
+    ]
+    table = cli("facts", "contested", *scope, "App", "--relation", "runs_on").out.splitlines()
+    assert [line.split(maxsplit=3)[2:] for line in table] == [
+        ["one", "App -> runs_on -> Node 22"],
+        ["two", "App -> runs_on -> Node 24"],
+    ]
+    nothing = cli("facts", "query", *scope, "--subject", "The App").err
+    assert nothing == "No such fact is true\n"
+    disputed = cli("facts", "query", *scope, "--subject", "App").err
+    assert disputed == "No such fact is true; sources disagree, as `scratchbus facts contested` shows\n"
+    before = cli("facts", "contested", *scope, "App", "--at", "2025-01-01")
+    assert before.err == "No facts about it contest each other\n"
+
+
 def test_invalid_facts_commands_have_their_exit_codes(cli: Cli, scope: tuple[str, str]):
     wrong = cli("facts", "assert", *scope, "App", "usess", "Docker")
     assert (wrong.code, "did you mean 'uses'" in wrong.err) == (5, True)

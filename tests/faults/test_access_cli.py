@@ -99,6 +99,7 @@ COMMANDS: dict[str, frozenset[str]] = {
     "facts why {fact} --scope ada": READS,
     "facts retract {fact} --reason wrong --scope ada": APPENDS,
     "facts same x y --scope ada": APPENDS,
+    "facts contested x --scope ada": READS,
     "facts review --scope ada": READS,
     "recall x --scope ada": READS,
     "workspace sync {project} --session s": APPENDS,

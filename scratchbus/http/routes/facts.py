@@ -186,6 +186,23 @@ async def render_triplets(
     return answer({"text": text, "tokens": estimate_tokens(text)})
 
 
+@router.get(PATH + "/contested", responses={200: fact_answers.CONTESTS})
+async def get_contested_facts(
+    bus: MemoryBus,
+    scope: ScopeName,
+    subject: Annotated[Entity, Query(description="The name of an entity.", examples=["api"])],
+    relation: AskedRelation = None,
+    at: At = None,
+    known_at: KnownAt = None,
+) -> Response:
+    """Return the facts about a subject that contest each other at a moment, the newest contest first.
+
+    `facts` has those of which one would be true if their sources agreed; a query returns none of them.
+    """
+    contests = await bus.facts(scope).contested(subject, relation, at=at, known_at=known_at)
+    return answer({"items": [{"facts": listing(facts)["items"]} for facts in contests]})
+
+
 @router.get(PATH + "/pending-review", responses={200: fact_answers.CONTESTED})
 async def list_contested_facts(bus: MemoryBus, scope: ScopeName) -> Response:
     """Return the open observations that ask which of several facts is true; their `context` has the ids of these."""

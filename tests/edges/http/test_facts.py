@@ -179,6 +179,9 @@ def test_contested_facts_are_pending_review(http, bus: Bus, scope, facts):
     other = bus.facts(scope).assert_fact("ada", "lives_in", "London", valid_at=MARCH)
     (asked,) = http.get(f"{facts}/pending-review").json()["items"]
     assert other.id in asked["context"]["facts"]
+    (contest,) = http.get(f"{facts}/contested", params={"subject": "Ada", "relation": "lives_in"}).json()["items"]
+    assert [each["object"] for each in contest["facts"]] == ["Paris", "London"]
+    assert http.get(f"{facts}/contested", params={"subject": "ada", "at": "2026-02-01T00:00:00Z"}).json()["items"] == []
     http.post(f"{facts}/{other.id}/retract", json={"reason": "wrong"})
     assert http.get(f"{facts}/pending-review").json()["items"] == []
 
