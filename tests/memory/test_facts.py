@@ -657,11 +657,16 @@ def test_contested_lists_the_facts_that_disagree(bus, facts, contest):
 
 def test_a_context_shows_contested_facts_as_such(bus, facts, contest):
     facts.assert_fact("App", "uses", "npm")
-    (one, _), _ = contest("App")
+    (one, two), _ = contest("App")
     found = bus.context.assemble(scopes=["p1"])
     title, meaning, _, *lines = next(part.text for part in found.parts if part.name == "contested").splitlines()
     assert (title, meaning) == ("## Contested Facts", "Sources disagree on these; none of them counts as true yet.")
-    assert lines == ["> App -> runs_on -> Node 22", "> App -> runs_on -> Node 24"]
+    assert lines == [
+        f"- {one.id} from one, confidence 1",
+        "> App -> runs_on -> Node 22",
+        f"- {two.id} from two, confidence 1",
+        "> App -> runs_on -> Node 24",
+    ]
     assert next(part.text for part in found.parts if part.name == "facts").splitlines()[2:] == ["> App -> uses -> npm"]
     facts.retract(one, "I looked again")
     text = bus.context.assemble(scopes=["p1"]).text
@@ -688,7 +693,8 @@ def test_contested_facts_keep_the_budget_of_a_context(bus, facts, contest):
     assert {part.name for part in found.parts} == {"contested", "facts"}
     short = bus.context.assemble(scopes=["p1"], budget=200).text
     assert short.count(" uses -> ") > 3 * short.count("Node 22"), "true facts have most of the room"
-    assert "> Service 19 -> runs_on -> Node 22\n> Service 19 -> runs_on -> Node 24" in found.text
+    rows = [line for line in found.text.splitlines() if "Service 19" in line]
+    assert rows == ["> Service 19 -> runs_on -> Node 22", "> Service 19 -> runs_on -> Node 24"]
 
 
 def test_a_contest_over_the_other_side_of_a_symmetric_relation_is_asked_about(bus, facts, connect, tmp_path):
