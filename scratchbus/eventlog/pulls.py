@@ -32,7 +32,8 @@ class OutEntry(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> OutEntry:
         """Read the stored form."""
-        position, event_id, comes_again, state, attempt, due = text.split("|")
+        position, _, rest = text.partition("|")
+        event_id, comes_again, state, attempt, due = rest.rsplit("|", 4)  # an event id may have any printable character
         return cls(position, event_id, comes_again == "1", state, int(attempt), int(due))
 
     def __str__(self) -> str:

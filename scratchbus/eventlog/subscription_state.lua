@@ -8,7 +8,7 @@
 -- Reply: {0} another consumer holds the lease; {1, …} done, "settle" with the number of events that were still out
 
 local call = redis.call
-local OUT_ENTRY = '^([^|]+)|([^|]*)|(%d)|(%a)|(%d+)|(%d+)$'
+local OUT_ENTRY = '^([^|]+)|(.*)|(%d)|(%a)|(%d+)|(%d+)$'
 
 local function field(name) return call('HGET', SUBSCRIPTION, name) or '' end
 local function forget_failures(position)

@@ -44,6 +44,7 @@ PART = 1_000
 """How many documents are read, compressed or decoded at once."""
 
 OPEN_ENDING = b"/open"
+_FRAME = b"\x28\xb5\x2f\xfd"  # how zstd begins a frame
 
 MAX_UNPACKED = 256 * 1024 * 1024
 """The most bytes of a part: it has 1,000 documents, each of which may have three fields of 64 KiB."""
@@ -126,11 +127,11 @@ def nearest_open(
 def read_open(keys: ShardKeys, names: PageKeys, position: Position) -> Step[list[StoredObservation] | None]:
     """Return the documents of the snapshot of the open observations at a position, None unless they can be read."""
     row = yield from ask(keys.shard, "HGET", names.snapshots, f"{position.stream_id}/open")
-    event_id, _, packed = (row or b"").partition(b"|")
+    event_id, _, packed = (row or b"").partition(b"|" + _FRAME)  # an event id may have "|", but no such bytes
     if not (yield from _is_of_log(keys, position, text_of(event_id))):
         return None
     try:
-        return read_many(decompress(packed, MAX_UNPACKED))
+        return read_many(decompress(_FRAME + packed, MAX_UNPACKED))
     except (ValueError, RecursionError):
         return None
 

@@ -69,6 +69,22 @@ def test_pulled_batches_are_in_order(declared, page):
     assert seen == [["0", "1"], ["2", "3"], ["4"]]
 
 
+def test_events_with_any_characters_in_their_ids_are_pulled_and_settled(declared, page, clock):
+    printable = "".join(map(chr, range(33, 127)))
+    for id in ("a|b", "a|1|w|2|0", "|", printable):
+        page.add("observation", id, event_id=id)
+    batch = declared.pull("router")
+    assert [each.event.id for each in batch.deliveries] == ["a|b", "a|1|w|2|0", "|", printable]
+    ack(declared, batch, 0)
+    declared.nack("router", batch.token, batch.deliveries[1].position, "later")
+    clock.advance(300)
+    seen = []
+    while (batch := declared.pull("router", lease="30s")).deliveries:
+        seen += [(each.event.id, each.attempt) for each in batch.deliveries]
+        ack(declared, batch)
+    assert seen == [("a|1|w|2|0", 2), ("|", 1), (printable, 1)]
+
+
 def test_a_pull_without_events_takes_no_lease(declared):
     batch = declared.pull("router")
     assert (batch.token, batch.until, batch.deliveries) == ("", None, [])

@@ -58,7 +58,7 @@ def snapped(bus: Bus, page: Page, monkeypatch: pytest.MonkeyPatch) -> str:
     for name in ("MIN_EVENTS", "OPEN_MIN_EVENTS"):
         monkeypatch.setattr(snapshots, name, 1)
     monkeypatch.setattr(snapshots, "EVENTS_PER_DOCUMENT", 0)
-    page.add("observation", "one")
+    page.add("observation", "one", event_id="order|1|2")
     project(bus)
     assert bus.converse(snapshots.take(keys_of(bus), "main", lambda: True))
     assert bus.converse(snapshots.take_open(keys_of(bus), "main"))
