@@ -22,10 +22,10 @@ def exposure_of(core: Core, relations: Relations, page: str, id: str, select: Ev
     """Return who has seen an observation of a page, and the actions that they linked afterwards."""
     subjects = (yield from relations.leading_from("seen", [id]))[id]
     renderings: list[ContextRendered] = []
-    for subject, _, subject_page in sorted({end.rpartition("@") for _, end in subjects}):
-        if subject_page == page:
-            events = yield from select((yield from history(core.log, page, subject)))
-            renderings += [event for event in events if isinstance(event, ContextRendered) and id in event.observations]
+    ending = f"@{page}"  # the page, like the name of a session in a subject, may have an "@"
+    for subject in sorted({end.removesuffix(ending) for _, end in subjects if end.endswith(ending)}):
+        events = yield from select((yield from history(core.log, page, subject)))
+        renderings += [event for event in events if isinstance(event, ContextRendered) and id in event.observations]
     renderings.sort(key=lambda event: event.seq)
     actions = yield from _actions(core, relations, renderings, select)
     return Exposure(id=id, page=page, seen=list(_versions_seen(id, renderings)), actions=actions)

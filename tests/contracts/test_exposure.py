@@ -143,6 +143,19 @@ def test_exposure_works_for_every_session_name(bus, name):
     assert {event.subject for event in bus.events(kinds=["context_rendered"])} == {f"context_session:{name}"}
 
 
+def test_exposure_works_for_every_page_name(connect):
+    bus = connect("harness")
+    observations = {name: bus.page(name).add("observation", "one") for name in ("user:ada@example.com", "example.com")}
+    for name, seen in observations.items():
+        show(bus, "s1@here", None, seen, page=name)
+        bus.page(name).link(seen.id, f"act on {name}")
+    for name, seen in observations.items():
+        exposure = bus.page(name).exposure(seen.id)
+        assert viewers(exposure) == [("s1@here", None, 1, 1)]
+        assert (f"act on {name}", "harness") in actions(exposure)
+        assert bus.page(name).refute(seen.id, reason="wrong").seen_by == ["session:s1@here"]
+
+
 def test_exposure_survives_archiving(connect, tmp_path):
     bus = connect("analyst", archive_url=tmp_path, retain="1ms", retain_events=1)
     page = bus.page()
