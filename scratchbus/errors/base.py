@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from reprlib import Repr
 
 MAX_SHOWN = 80
@@ -33,6 +33,10 @@ class ScratchbusError(Exception):
     def __str__(self) -> str:
         return f"{super().__str__()}{self.advice}"
 
+    def __reduce__(self) -> tuple[Callable[..., ScratchbusError], tuple[object, ...]]:
+        """Return how to copy it: a pool of processes pickles what its workers raise."""
+        return _copied, (type(self), self.args, self.__dict__)
+
     def in_doubt(self) -> None:
         """Add to the message that the outcome of the write is unknown, and how to find out."""
         self.advice = f"; the outcome of the last write is unknown: retry it with event_id={self.event_id!r}"
@@ -51,6 +55,12 @@ class ScratchbusError(Exception):
         self.is_repeatable, self.event_id = True, None
         if self.advice:
             self.advice = _REPEAT
+
+
+def _copied(kind: type[ScratchbusError], args: tuple[object, ...], attributes: dict[str, object]) -> ScratchbusError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(attributes)
+    return error
 
 
 def shown(value: object) -> str:
