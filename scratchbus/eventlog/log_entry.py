@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from scratchbus.domain.frozen import freeze
 from scratchbus.domain.position import Position
 from scratchbus.errors import CodeTooOld
 from scratchbus.eventlog.codec import AT_ONCE, Poison, decode_bodies, decode_items
@@ -100,7 +101,8 @@ class LogEntry:
         if not self.is_event and (problem := self.problem) is not None:
             return problem
         decoded, at = self._decoding()
-        self._event = event = decoded.event(at)
+        event = decoded.event(at)
+        self._event = event = event if isinstance(event, Poison) else freeze(event)
         self._decoded = None  # keeping this entry must not keep those that were decoded with it
         return event
 

@@ -12,6 +12,7 @@ from typing import ClassVar, Generic, TypeVar
 from scratchbus.domain.conversations import ScratchFile, Text
 from scratchbus.domain.document import Remembered
 from scratchbus.domain.event import Event
+from scratchbus.domain.frozen import freeze
 from scratchbus.domain.memories import Preference
 from scratchbus.projections import files, preferences, texts
 from scratchbus.projections.subjects import is_over, projection_of
@@ -56,7 +57,7 @@ class MemoryIndex(Generic[D]):
             self.size -= self._size_of(before)
         if document is not None:
             self.size += self._size_of(document)
-            self._documents[subject] = document
+            self._documents[subject] = freeze(document)
 
     def _size_of(self, document: D) -> int:
         raise NotImplementedError

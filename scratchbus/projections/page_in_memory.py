@@ -15,6 +15,7 @@ from math import inf
 from typing import TypeVar
 
 from scratchbus.domain.event import Event
+from scratchbus.domain.frozen import freeze
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.schedule import unblocked
 from scratchbus.domain.values import moment
@@ -98,7 +99,8 @@ class PageInMemory:
         shown = self._shown[document.added_seq]
         if isinstance(shown, Observation):
             return shown
-        observation = self._shown[shown.added_seq] = self._documents[shown.id] = scratch_page.as_observation(shown)
+        observation = freeze(scratch_page.as_observation(shown))
+        self._shown[shown.added_seq] = self._documents[shown.id] = observation
         return observation
 
     def _indexes(self) -> dict[Name, list[int]]:
@@ -177,7 +179,7 @@ class PageInMemory:
             del self._documents[id]
             self._rank(was_shown, None)
             return before, after
-        self._documents[id] = after
+        self._documents[id] = freeze(after)
         pending = self._alarms_of(before) if before is not None else []
         for alarm in self._alarms_of(after):
             if alarm not in pending:
