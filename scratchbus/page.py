@@ -198,6 +198,7 @@ class Page:
         expected_version: int | None = None,
         event_id: str | None = None,
         fence: int | None = None,
+        release: bool = False,
         **changes: Unpack[ObservationPatch],
     ) -> Observation:
         """Replace fields: content, status, owner, confidence, context, tags, metadata, expires_at, blocked_by.
@@ -205,9 +206,9 @@ class Page:
         Pass them as keywords, as one mapping `patch`, or both; a keyword overrides the mapping. `reason` says why the
         status changes. `not_before` moves the time when it becomes active or, if it recurs, its next slot; None makes
         it active now. `every` changes how often it recurs, from now or from the `not_before` given with it. `remind_at`
-        moves a reminder. If `expected_version` is given and is not the current version, VersionConflict is raised.
-        Raises UnknownField, ReadOnlyField and InvalidField, and InvalidTransition for a status, or when scheduling an
-        observation that is not open.
+        moves a reminder. With `release` your claim ends in the same batch. If `expected_version` is given and is not
+        the current version, VersionConflict is raised. Raises UnknownField, ReadOnlyField and InvalidField, and
+        InvalidTransition for a status, or when scheduling an observation that is not open.
         """
         if patch is not None:
             changes = change.merged(patch, changes)
@@ -230,11 +231,15 @@ class Page:
         id: str,
         *,
         reason: str | None = None,
+        action: str | None = None,
         expected_version: int | None = None,
         event_id: str | None = None,
         fence: int | None = None,
     ) -> Observation:
-        """Close it as done. Raises InvalidTransition, Claimed, VersionConflict."""
+        """Close it as done; with an `action`, record that as `link` does, in the same batch.
+
+        Raises InvalidTransition, Claimed, VersionConflict.
+        """
         return self._bus.converse(execution.execute(self._bus.core, self.name, change.Resolve, locals()))
 
     def archive(

@@ -20,6 +20,7 @@ from scratchbus.errors import NotFound
 _REASON = "The reason, which is kept with the observation."
 _SEVERAL = "Several ids are handled in order, up to the first that is refused."
 
+_ACTION = click.option("--action", metavar="TEXT", help="What was done because of them, as `link` records it.")
 _TTL = click.option("--ttl", metavar="DURATION", help="Their new time to live: 2h, 7d, never.  [default: unchanged]")
 
 Options = Callable[[Callable[..., None]], Callable[..., None]]
@@ -82,7 +83,7 @@ review = _change(
     "Send observations to review.\n\nThey stay open, but are not active.",
     example="the amounts differ",
 )
-resolve = _change("resolve", "resolved", "Resolve observations that are done.", example="card blocked")
+resolve = _change("resolve", "resolved", "Resolve observations that are done.", _ACTION, example="card blocked")
 archive = _change("archive", "archived", "Archive observations.", cls=_Archive, example="no longer of interest")
 reopen = _change("reopen", "reopened", "Reopen observations: they become active again.", _TTL, example="it is back")
 refute = _change(

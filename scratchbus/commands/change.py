@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, cast
 
+from scratchbus.commands.claim import link_write, release_write
 from scratchbus.commands.execution import Command, Occasion, Reason, Version
 from scratchbus.commands.observations import Lifetime, lifecycle_of
 from scratchbus.commands.references import check_blockers
 from scratchbus.commands.rescheduling import FIELDS, Rescheduled, rescheduled, resumed
-from scratchbus.domain.checks import MAX_LABEL, check_size, check_tags
+from scratchbus.domain.checks import MAX_LABEL, check_action, check_size, check_tags
 from scratchbus.domain.given_observation import check_patch
 from scratchbus.domain.lifecycle import ARCHIVED, Lifecycle
 from scratchbus.domain.models import CheckedBy
@@ -36,11 +37,16 @@ _REASONS: dict[str, ReasonCode] = {
 
 
 class Update(Command):
-    """Replace fields; a change of `status` follows the lifecycle. Both together are one atomic batch."""
+    """Replace fields, change the status as the lifecycle allows, and release a claim, in one batch."""
 
     verb = "update"
     changes: Annotated[dict[str, Any], CheckedBy(check_patch)]
     expected_version: Version = None
+    release: bool = False
+
+    def retry_arguments(self, by: str) -> tuple[object, ...]:
+        """See `Command`. Events from before `release` existed have a digest without it."""
+        return self.changes, self.expected_version, *([True] if self.release else ())
 
     @property
     def continues_lifetime(self) -> bool:
@@ -100,6 +106,8 @@ class Update(Command):
             write.version = None if self.expected_version is None else self.expected_version + len(writes)
             writes.append(write)
             writes += resumed(occasion, before, kind, write.status_class, len(writes))
+        if self.release:
+            writes.append(release_write(occasion.following("/release"), self.id, self.fence))
         return writes
 
 
@@ -155,6 +163,21 @@ class Resolve(_Transition):
     """Close an observation, because it has been dealt with."""
 
     verb = "resolve"
+    action: Annotated[str | None, CheckedBy(check_action)] = None
+
+    def retry_arguments(self, by: str) -> tuple[object, ...]:
+        """See `Command`. Events from before `action` existed have a digest without it."""
+        action = () if self.action is None else (self.action,)
+        return self.reason, self.expected_version, *action
+
+    def decide(self, occasion: Occasion, before: Observation | None, kind: ObservationType | None) -> list[Write]:
+        """See `Command`; the action is linked first, in the same batch."""
+        if self.action is None:
+            return super().decide(occasion, before, kind)
+        link = link_write(occasion, self.id, self.action, self.fence, self.expected_version)
+        rest = super().decide(occasion.following("/1"), before, kind)
+        rest[0].version = None  # checked by the link, after which it is one more
+        return [link, *rest]
 
 
 class ArchiveObservation(_Transition):

@@ -77,6 +77,7 @@ def _claim(event: Claimed, row: Written) -> Claim:
 def _guarded_write(
     occasion: Occasion, event: Event, op: Op, verb: str, fence: int | None, argument: str = "", **fields: Any
 ) -> Write:
+    """Return the write of an event about an observation, whatever its status."""
     return Write(event, op, occasion.digest, argument=argument, fence=fence, verb=verb, lifecycle=DEFAULT, **fields)
 
 
@@ -219,9 +220,16 @@ class Release(Command):
 
     def decide(self, occasion: Occasion, before: Observation | None, kind: ObservationType | None) -> list[Write]:
         """See `Command`."""
-        event = occasion.event(Released, self.id, **self.back._asdict())
-        argument = f"{self.back.backoff}:{self.back.untried:d}:{self.by or occasion.by}"
-        return [_guarded_write(occasion, event, Op.END_CLAIM, "released", self.fence, argument)]
+        return [release_write(occasion, self.id, self.fence, self.back, self.by)]
+
+
+def release_write(
+    occasion: Occasion, id: str, fence: int | None, back: ReleaseTerms = TRIED, by: str | None = None
+) -> Write:
+    """Return the write that releases a claim."""
+    argument = f"{back.backoff}:{back.untried:d}:{by or occasion.by}"
+    event = occasion.event(Released, id, **back._asdict())
+    return _guarded_write(occasion, event, Op.END_CLAIM, "released", fence, argument)
 
 
 def put_back(core: Core, page: str, picked: Picked) -> Step[None]:
@@ -239,5 +247,10 @@ class LinkAction(Command):
 
     def decide(self, occasion: Occasion, before: Observation | None, kind: ObservationType | None) -> list[Write]:
         """See `Command`."""
-        event = occasion.event(Linked, self.id, action=self.action)
-        return [_guarded_write(occasion, event, Op.NOTE, "linked", self.fence)]
+        return [link_write(occasion, self.id, self.action, self.fence)]
+
+
+def link_write(occasion: Occasion, id: str, action: str, fence: int | None, version: int | None = None) -> Write:
+    """Return the write that records an action."""
+    event = occasion.event(Linked, id, action=action)
+    return _guarded_write(occasion, event, Op.NOTE, "linked", fence, version=version)

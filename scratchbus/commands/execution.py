@@ -65,6 +65,10 @@ class Occasion(NamedTuple):
         """Return this occasion with the event at a position as its cause, and with another author if `by` is given."""
         return self._replace(by=by or self.by, cause_fields={**self.cause_fields, "cause": str(position)})
 
+    def following(self, suffix: str) -> Occasion:
+        """Return the occasion of an event that follows those of this one in a batch; its id has the suffix."""
+        return self._replace(event_id=self.event_id + suffix)
+
     def event(self, kind: type[E], subject: str, suffix: str = "", **fields: Any) -> E:
         """Return an event; in a batch, all but the first have `suffix` appended to their id."""
         return kind(

@@ -131,6 +131,7 @@ PATCH: Final = component(
     },
 )
 _WHY: Final = component("Reason", record(reason=_REASON, fence=_FENCE))
+_RESOLUTION: Final = component("Resolution", record(reason=_REASON, action=or_null(LABEL), fence=_FENCE))
 _REFUTATION: Final = component("Refutation", record(("reason",), reason=_REASON_TEXT, fence=_FENCE))
 _ERASURE: Final = component("Erasure", exact(reason=_REASON_TEXT))
 _REOPENING: Final = component("Reopening", record(reason=_REASON, ttl=or_null(LIFE), fence=_FENCE))
@@ -143,6 +144,9 @@ _IDS: Final = component("Ids", exact(ids=listed(ID, maxItems=1_000)))
 _LOGIN: Final = component("Login", exact(token=STRING))
 
 Why = Annotated[Given, fields(_WHY, required=False, example={"reason": "the sensor was replaced"})]
+Resolution = Annotated[
+    Given, fields(_RESOLUTION, required=False, example={"reason": "card blocked", "action": "freeze-card-4711"})
+]
 Refutation = Annotated[Given, fields(_REFUTATION, example={"reason": "it was a test"})]
 Erasure = Annotated[Given, fields(_ERASURE, example={"reason": "a customer asked for it"})]
 Reopening = Annotated[Given, fields(_REOPENING, required=False, example={"ttl": "1h"})]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Final
 from uuid import uuid4
 
@@ -9,9 +11,8 @@ from pydantic import Field
 from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
 
 import scratchbus
-from scratchbus.errors import InvalidField, shown
+from scratchbus.errors import EngineError, InvalidField, LogBlocked, LogError, shown
 from scratchbus.mcp.answers import answer_of
-from scratchbus.mcp.observation_changes import as_one_call
 from scratchbus.mcp.tool_parameters import EventId
 from scratchbus.mcp.toolbox import READS, REPLACES, ToolGroup, tool
 
@@ -78,6 +79,19 @@ class FileTools(ToolGroup):
     async def delete_private_file(self, path: Path, event_id: EventId = None) -> FileListing:
         """Delete a private file and list the rest."""
         call_id = event_id or uuid4().hex
-        with as_one_call(call_id):
+        with _as_one_call(call_id):
             await self._files.delete(path, event_id=call_id)
             return await self.list_private_files()
+
+
+@contextmanager
+def _as_one_call(event_id: str) -> Iterator[None]:
+    """Make an error in either of two steps name the id that makes a retry of both safe."""
+    try:
+        yield
+    except LogBlocked:
+        raise  # nothing is in doubt
+    except (EngineError, LogError) as error:
+        error.event_id = event_id
+        error.in_doubt()
+        raise

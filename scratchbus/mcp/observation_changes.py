@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Annotated, Any, Final
-from uuid import uuid4
+from typing import Annotated, Any
 
 from pydantic import Field
 
-from scratchbus.errors import Claimed, Conflict, EngineError, InvalidField, LogBlocked, LogError, ScratchbusError
+from scratchbus.errors import Claimed, Conflict, InvalidField
 from scratchbus.mcp.answers import ClearedIds, HeldClaim, NextClaim, ObservationAnswer, brief, held, whole
 from scratchbus.mcp.observation_fields import (
     Again,
@@ -24,9 +21,6 @@ from scratchbus.mcp.observation_fields import (
 )
 from scratchbus.mcp.tool_parameters import EventId
 from scratchbus.mcp.toolbox import ADDS, EDITS, REPLACES, SETS, ToolGroup, tool
-
-MAX_CALL_ID: Final = 190
-"""The most characters of the event id of a call that writes twice: the id of the other write is longer."""
 
 
 class ObservationChanges(ToolGroup):
@@ -59,15 +53,11 @@ class ObservationChanges(ToolGroup):
         changes = {name: value for name, value in fields.items() if value is not None}
         if not (changes or release):
             raise InvalidField("changes", f"nothing to update; give one of: {', '.join(fields)}, release")
-        if not release:
-            guards: dict[str, Any] = {"expected_version": expected_version, "fence": fence, "event_id": event_id}
-            return brief(await self._page.update(id, **guards, **changes))
-        call_id = _call_id(event_id)
-        with as_one_call(call_id):
-            if changes:
-                await self._page.update(id, expected_version=expected_version, fence=fence, event_id=call_id, **changes)
-            with _second("your changes were made, but the claim was not released" if changes else None):
-                return brief(await self._page.release(id, fence=fence, event_id=f"{call_id}/release"))
+        guards: dict[str, Any] = {"fence": fence, "event_id": event_id}
+        if not changes:
+            return brief(await self._page.release(id, **guards))
+        guards |= {"expected_version": expected_version, "release": release}
+        return brief(await self._page.update(id, **guards, **changes))
 
     @tool("Resolve an observation", SETS)
     async def resolve_observation(
@@ -79,16 +69,7 @@ class ObservationChanges(ToolGroup):
         event_id: EventId = None,
     ) -> ObservationAnswer:
         """Close an observation that was dealt with."""
-        if action is None:
-            return brief(await self._page.resolve(id, reason=reason, fence=fence, event_id=event_id))
-        call_id = _call_id(event_id)
-        with as_one_call(call_id):
-            before = (await self._workspace.look()).get(id)
-            is_open = before is not None and before.status_class == "open"
-            if is_open:  # otherwise it is refused, or a retry
-                await self._page.link(id, action, fence=fence, event_id=f"{call_id}/link")
-            with _second("the action was linked, but the observation was not resolved" if is_open else None):
-                return brief(await self._page.resolve(id, reason=reason, fence=fence, event_id=call_id))
+        return brief(await self._page.resolve(id, reason=reason, action=action, fence=fence, event_id=event_id))
 
     @tool("Refute an observation", REPLACES)
     async def refute_observation(
@@ -160,35 +141,3 @@ class ObservationChanges(ToolGroup):
     ) -> ObservationAnswer:
         """Record an action you took because of an observation, so that it can be traced."""
         return brief(await self._page.link(id, action, fence=fence, event_id=event_id))
-
-
-def _call_id(event_id: str | None) -> str:
-    """Return the event id of a call that writes twice. Raises InvalidField if that of the other write is too long."""
-    if event_id is not None and len(event_id) > MAX_CALL_ID:
-        raise InvalidField("event_id", f"is {len(event_id)} characters long; use at most {MAX_CALL_ID} here")
-    return event_id or uuid4().hex
-
-
-@contextmanager
-def as_one_call(event_id: str) -> Iterator[None]:
-    """Make an error in either of two steps name the id that makes a retry of both safe."""
-    try:
-        yield
-    except LogBlocked:
-        raise  # nothing is in doubt
-    except (EngineError, LogError) as error:
-        error.event_id = event_id
-        error.in_doubt()
-        raise
-
-
-@contextmanager
-def _second(done: str | None) -> Iterator[None]:
-    """Make a refusal of the second write say that the first was done, if it was."""
-    try:
-        yield
-    except ScratchbusError as refusal:
-        is_in_doubt = isinstance(refusal, EngineError | LogError) and not isinstance(refusal, LogBlocked)
-        if done is None or is_in_doubt:
-            raise
-        raise ScratchbusError(f"{done}: {refusal}") from None

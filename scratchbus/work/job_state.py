@@ -134,11 +134,13 @@ class JobState:
 
     # -- operations ----------------------------------------------------------------------------------------------------
 
-    def transition_steps(self, kind: type[Command], reason: str | None, event_id: str | None) -> Step[Observation]:
+    def transition_steps(
+        self, kind: type[Command], reason: str | None, event_id: str | None, **more: Any
+    ) -> Step[Observation]:
         """Resolve or archive it, which ends the claim; or send it to review, and release it."""
         back = {"id": self.id, "by": self.claim.by, "back": TRIED, "fence": self.fence}
         release = claims.Release.parse(back) if kind is change.Review else None
-        after = yield from self.command_steps(kind, event_id, release, reason=reason)
+        after = yield from self.command_steps(kind, event_id, release, reason=reason, **more)
         counts.jobs[_COUNTED[kind.verb]] += 1
         return after
 

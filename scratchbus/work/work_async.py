@@ -42,9 +42,11 @@ class AsyncJob(JobState):
         super().__init__(bus.core, page, picked, ttl, terms)
         self._bus = bus
 
-    async def resolve(self, *, reason: str | None = None, event_id: str | None = None) -> Observation:
-        """Close it as done."""
-        return await self._bus.converse(self.transition_steps(change.Resolve, reason, event_id))
+    async def resolve(
+        self, *, reason: str | None = None, action: str | None = None, event_id: str | None = None
+    ) -> Observation:
+        """Close it as done; with an `action`, record that as `link` does, in the same batch."""
+        return await self._bus.converse(self.transition_steps(change.Resolve, reason, event_id, action=action))
 
     async def review(self, *, reason: str | None = None, event_id: str | None = None) -> Observation:
         """Send it to review, and release it."""

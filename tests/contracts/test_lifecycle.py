@@ -8,7 +8,17 @@ import pytest
 from scratchbus import Page
 from scratchbus.commands import execution
 from scratchbus.domain.lifecycle import DEFAULT
-from scratchbus.errors import EventIdReused, InvalidField, InvalidTransition, InvalidTTL, NotChangeable, NotFound
+from scratchbus.errors import (
+    Claimed,
+    EventIdReused,
+    InvalidField,
+    InvalidTransition,
+    InvalidTTL,
+    NotChangeable,
+    NotClaimed,
+    NotFound,
+    VersionConflict,
+)
 from tests.cases import case
 from tests.engines import ALL
 from tests.inspection import log_length
@@ -71,6 +81,44 @@ def test_status_update_follows_the_table(page, status):
     page.archive(before.id)
     with pytest.raises(InvalidTransition):
         page.update(before.id, status="active")
+
+
+def test_an_action_and_a_resolution_are_recorded_together_or_not_at_all(bus, page, connect):
+    added = page.add("observation", "x")
+    done = page.resolve(added.id, reason="frozen", action="freeze-1", expected_version=1, event_id="E")
+    assert (done.status, done.links, done.reason, done.version) == ("resolved", ["freeze-1"], "frozen", 3)
+    assert page.resolve(added.id, reason="frozen", action="freeze-1", expected_version=1, event_id="E") == done
+    assert [event.kind for event in page.history(added.id)] == ["added", "linked", "status_changed"]
+    assert [motive.id for motive in page.trace("freeze-1").motives] == [added.id]
+    for other in ({"action": "freeze-2"}, {}, {"action": "freeze-1", "expected_version": None}):
+        with pytest.raises(EventIdReused):
+            page.resolve(added.id, **{"reason": "frozen", "expected_version": 1, "event_id": "E", **other})
+    length = log_length(bus)
+    with pytest.raises(InvalidTransition):
+        page.resolve(added.id, action="freeze-3")
+    claimed = page.add("observation", "y")
+    with pytest.raises(VersionConflict) as raised:
+        page.resolve(claimed.id, action="freeze-3", expected_version=2)
+    assert (raised.value.expected, raised.value.actual) == (2, 1)
+    fence = connect(source="executor").page().claim(claimed.id).fence
+    with pytest.raises(Claimed):
+        page.resolve(claimed.id, action="freeze-3")
+    assert log_length(bus) == length + 2
+    assert connect(source="executor").page().get(claimed.id).claim.fence == fence
+
+
+def test_an_update_can_release_the_claim(bus, page):
+    added = page.add("observation", "x")
+    fence = page.claim(added.id).fence
+    done = page.update(added.id, content="half done", fence=fence, release=True, event_id="E")
+    assert (done.content, done.claim, done.version) == ("half done", None, 4)
+    assert page.update(added.id, content="half done", fence=fence, release=True, event_id="E") == done
+    with pytest.raises(EventIdReused):
+        page.update(added.id, content="half done", fence=fence, event_id="E")
+    length = log_length(bus)
+    with pytest.raises(NotClaimed):
+        page.update(added.id, content="done", release=True)
+    assert log_length(bus) == length
 
 
 def test_content_and_status_change_together_or_not_at_all(bus, page):

@@ -332,6 +332,24 @@ def test_a_type_without_review_is_delayed_after_the_last_attempt(without_review,
     assert page.get(one.id).not_before > clock.now + timedelta(seconds=30)
 
 
+def test_a_job_is_resolved_together_with_its_action(bus, page):
+    page.add("observation", "x")
+    with bus.work("w") as jobs:
+        job = next(jobs)
+        done = job.resolve(reason="frozen", action="freeze-1")
+    assert (done.status, done.links, done.reason, done.claim) == ("resolved", ["freeze-1"], "frozen", None)
+    assert [motive.id for motive in page.trace("freeze-1").motives] == [job.id]
+
+
+def test_a_retried_review_of_a_job_returns_it_released(bus, page):
+    page.add("observation", "x")
+    with bus.work("w") as jobs:
+        job = next(jobs)
+        first = job.review(reason="doubtful", event_id="mine")
+        assert (first.status, first.claim) == ("pending_review", None)
+        assert job.review(reason="doubtful", event_id="mine") == first
+
+
 def test_a_retry_of_the_last_failure_of_a_type_without_review_returns_the_first_result(bus, without_review):
     without_review.add("chore", "x")
     with bus.work("workers", max_attempts=1, types="chore") as jobs:

@@ -44,6 +44,15 @@ def test_a_claim_by_claim_next_holds_across_commands(cli: Cli):
     assert cli("resolve", id, "--fence", "1").code == 0
 
 
+def test_observations_are_resolved_together_with_an_action(cli: Cli):
+    ids = [cli.add(), cli.add()]
+    assert cli("resolve", *ids, "--action", "freeze-1").code == 0
+    for id in ids:
+        found = cli.json("show", id).document
+        assert (found["status"], found["links"]) == ("resolved", ["freeze-1"])
+    assert cli("resolve", ids[0], "--action", "").code == 5
+
+
 def test_a_narrow_terminal_shows_the_fence_of_a_claim(cli: Cli, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("COLUMNS", "40")
     id = cli.add()

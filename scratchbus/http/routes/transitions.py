@@ -19,6 +19,7 @@ from scratchbus.http.observation_bodies import (
     Refutation,
     Release,
     Reopening,
+    Resolution,
     Why,
 )
 from scratchbus.http.parameters import Guarded, Id, Once, PageName
@@ -38,8 +39,8 @@ async def review_observation(bus: ActBus, page: PageName, id: Id, guards: Guarde
 
 
 @router.post(ONE + "/resolve", responses=_CHANGED)
-async def resolve_observation(bus: ActBus, page: PageName, id: Id, guards: Guarded, given: Why) -> Response:
-    """Close it, because it has been dealt with."""
+async def resolve_observation(bus: ActBus, page: PageName, id: Id, guards: Guarded, given: Resolution) -> Response:
+    """Close it, because it has been dealt with; `action` says by what, as `link` records it."""
     return observation_answer(await bus.page(page).resolve(id, **guards.as_keywords(), **given))
 
 

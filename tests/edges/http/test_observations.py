@@ -208,6 +208,13 @@ def test_a_transition_needs_no_body(http, bus: Bus, page, verb):
     assert bus.page(page).get(found["id"]).status == status
 
 
+def test_an_observation_is_resolved_together_with_its_action(http, page):
+    found = add(http, page)
+    path = f"/pages/{page}/observations/{found['id']}"
+    done = http.post(f"{path}/resolve", json={"reason": "card blocked", "action": "freeze-1"}).json()
+    assert (done["status"], done["links"], done["version"]) == ("resolved", ["freeze-1"], 3)
+
+
 def test_a_claimed_observation_is_resolved_only_with_its_fence(http, bus: Bus, page):
     found = add(http, page)
     path = f"/pages/{page}/observations/{found['id']}"

@@ -227,32 +227,45 @@ async def test_a_change_of_the_status_keeps_its_reason(connect: Connect):
         assert "give the new status too" in await agent.fail("update_observation", id=id, reason="one source")
 
 
-async def test_a_refused_release_says_that_the_changes_were_made(connect: Connect):
+async def test_a_refused_release_changes_nothing(connect: Connect):
     async with connect() as agent:
         id = (await agent.do("add_observation", type="observation", content="x"))["id"]
         error = await agent.fail("update_observation", id=id, content="y", release=True)
-        assert error.startswith("your changes were made, but the claim was not released: ")
-        assert (await agent.do("get_observation", id=id))["observation"]["content"] == "y"
+        assert (f"{id} is not claimed" in error, "nothing was written" in error) == (True, True)
+        assert (await agent.do("get_observation", id=id))["observation"]["content"] == "x"
         assert (await agent.fail("update_observation", id=id, release=True)).startswith(id)
 
 
-async def test_a_refused_resolution_says_that_the_action_was_linked(connect: Connect):
+async def test_an_update_that_releases_is_one_write(connect: Connect):
+    async with connect() as agent:
+        id = (await agent.do("add_observation", type="observation", content="x"))["id"]
+        fence = (await agent.do("claim_observation", id=id))["fence"]
+        call = {"id": id, "content": "y", "fence": fence, "event_id": "e" * 200}
+        done = await agent.do("update_observation", **call, release=True)
+        assert (done["content"], "claim" in done) == ("y", False)
+        assert await agent.do("update_observation", **call, release=True) == done
+        assert "other arguments" in await agent.fail("update_observation", **call)
+
+
+async def test_a_refused_resolution_links_no_action(connect: Connect):
     async with connect("analyst") as agent, connect("reviewer") as other:
         id = (await agent.do("add_observation", type="observation", content="x"))["id"]
         await other.do("claim_observation", id=id)
-        error = await agent.fail("resolve_observation", id=id, action="goal-17")
-        assert error.startswith("the action was linked, but the observation was not resolved: ")
-        assert (await agent.do("get_observation", id=id))["observation"]["links"] == ["goal-17"]
+        assert "reviewer" in await agent.fail("resolve_observation", id=id, action="goal-17")
+        assert "links" not in (await agent.do("get_observation", id=id))["observation"]
 
 
-async def test_an_event_id_too_long_for_two_writes_writes_nothing(connect: Connect):
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [({"action": "act-2"}, {"action": "act-3"}), ({}, {"action": "act-2"}), ({"action": "act-2"}, {})],
+    ids=["another action", "an action", "no action"],
+)
+async def test_a_retry_of_a_resolution_with_another_action_is_refused(connect: Connect, first: Any, second: Any):
     async with connect() as agent:
         id = (await agent.do("add_observation", type="observation", content="x"))["id"]
-        await agent.do("claim_observation", id=id)
-        error = await agent.fail("update_observation", id=id, content="y", release=True, event_id="e" * 191)
-        assert "event_id: is 191 characters long; use at most 190" in error
-        assert (await agent.do("get_observation", id=id))["observation"]["content"] == "x"
-        await agent.do("update_observation", id=id, content="y", release=True, event_id="e" * 190)
+        done = await agent.do("resolve_observation", id=id, event_id="E", **first)
+        assert "other arguments" in await agent.fail("resolve_observation", id=id, event_id="E", **second)
+        assert await agent.do("resolve_observation", id=id, event_id="E", **first) == done
 
 
 async def test_an_update_sends_an_observation_to_review(connect: Connect):
