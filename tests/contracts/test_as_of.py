@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from scratchbus import AsyncBus, BusPosition, NewObservation, Position
+from scratchbus import AsyncBus, Bus, BusPosition, NewObservation, Page, Position
 from scratchbus.domain.position import START
 from scratchbus.domain.registry_yaml import parse_registry
 from scratchbus.errors import (
@@ -184,6 +184,17 @@ def test_position_on_another_shard_counts_by_its_time(connect, clock):
 
 def _shard(bus, page):
     return bus.core.log.shard(page.name)
+
+
+def test_lists_of_a_past_page_continue_after_an_item(bus: Bus, page: Page, way: str) -> None:
+    added = [page.add("observation", f"{n}") for n in range(4)]
+    past = page.as_of(bus.position())
+    later = page.add("observation", "later")
+    for last in (added[2], added[2].position, added[2].id):
+        assert contents(past.list(after=last, limit=1)) == ["1"], last
+        assert past.count(after=last) == 2, last
+    with pytest.raises(NotFound, match=f"after: there is no {later.id} on page 'main'"):
+        past.list(after=later.id)
 
 
 def test_history_of_a_past_page_ends_at_its_position(page, way):
