@@ -497,6 +497,16 @@ def test_open_past_observations_are_listed_without_folding_the_page(bus, page, m
         assert contents(past.list(status=["todo", "doing"])) == ["doing", "todo"]
 
 
+def test_progress_is_reported_from_the_snapshot_on(bus: Bus, page: Page) -> None:
+    early = page.add("observation", "early")
+    later = page.add_many([NewObservation(type="observation", content=f"{n}") for n in range(3)])
+    reports: list[tuple[int, int]] = []
+    with only("from a snapshot"):
+        page.as_of(early.position)
+        page.as_of(later[-1].position, progress=lambda done, total: reports.append((done, total)))
+    assert reports == [(3, 3)]
+
+
 @pytest.mark.damages_the_log
 def test_unreadable_open_snapshot_is_reported_and_not_used(bus, page):
     one = page.add("observation", "one")
