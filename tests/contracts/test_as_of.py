@@ -393,13 +393,29 @@ def test_long_fold_stores_snapshots_of_open_observations(connect, fetched, monke
     monkeypatch.setattr("scratchbus.timetravel.past.MAX_UNDONE", 500)
     with only("folded"):
         assert page.as_of(end).active() == page.active()
-        assert stored_snapshots(page, snapshots.OPEN_ENDING) >= 2
+        assert stored_snapshots(page, snapshots.OPEN_ENDING) == 2, "one for every 1,000 events"
         wanted = told_again(page, middle, middle.ms)
         fetched.clear()
         past = bus.page().as_of(middle)
         assert len(past.active()) == 50
         assert sum(fetched) < 1_500, "from the snapshot before it, not from the beginning"
     assert_reads_as(past, wanted)
+
+
+def test_snapshot_of_open_observations_has_those_that_long_did_not_change(
+    bus: Bus, page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scratchbus.eventlog.reader.CHUNK", 5)
+    with only("folded"):
+        monkeypatch.setattr(snapshots, "OPEN_MIN_EVENTS", 5)
+        monkeypatch.setattr(snapshots, "EVENTS_PER_DOCUMENT", 0)
+        early = page.add("observation", "early")
+        for n in range(20):
+            page.resolve(page.add("observation", f"{n}").id)
+        page.as_of(bus.position())
+    assert stored_snapshots(page, snapshots.OPEN_ENDING) > 1
+    with only("from what was open"):
+        assert page.as_of(bus.position()).active() == [early]
 
 
 def test_long_fold_looks_at_all_documents_once(bus, page, monkeypatch):
