@@ -1,12 +1,14 @@
 """Pages as they would be without some sources: without their observations and all that rest on these."""
 
+from collections.abc import Callable
+
 import pytest
 
-from scratchbus import because
+from scratchbus import Bus, Page, PastPage, because
 from scratchbus.errors import InvalidSource, NotFound
 from scratchbus.scheduling.expiry import sweep
 from tests.engines import ONE
-from tests.inspection import project
+from tests.inspection import project, raw_append
 
 pytestmark = pytest.mark.engines(*ONE)
 
@@ -190,6 +192,29 @@ def test_later_events_of_a_silenced_source_do_not_count(pages, bus):
     past = other.as_of(then, without_sources="noisy")
     assert past.list() == [kept]
     assert past.position == then.shards[kept.shard]
+
+
+def test_later_events_of_other_sources_do_not_count(pages: tuple[Page, Page], bus: Bus) -> None:
+    _, other = pages
+    kept = other.add("observation", "kept")
+    then = bus.position()
+    other.update(kept.id, content="changed")
+    other.add("observation", "later")
+    assert other.as_of(then, without_sources="noisy").list() == [kept]
+
+
+@pytest.mark.damages_the_log
+def test_an_unreadable_event_damages_an_observation_unless_it_is_absent(
+    pages: tuple[Page, Page], bus: Bus, silent: Callable[[Page], PastPage]
+) -> None:
+    noisy, other = pages
+    said, kept = noisy.add("observation", "said"), other.add("observation", "kept")
+    for name in "abcd":  # on several shards
+        bus.page(name).add("observation", "elsewhere")
+    for each in (said, kept):
+        raw_append(bus, subject=each.id, kind="updated", event='{"v":1,"nonsense":true}')
+    (damaged,) = silent(other).list()
+    assert (damaged.id, damaged.content, damaged.damaged) == (kept.id, "kept", True)
 
 
 def test_progress_is_reported(pages, buses, bus):
