@@ -41,10 +41,6 @@ class SourceExclusion:
                 kept.append(event)
         return kept
 
-    def is_gone(self, id: str) -> bool:
-        """Return whether an observation was left out as a whole."""
-        return id in self._gone
-
     def has_left_out(self, position: Position) -> bool:
         """Return whether the event at a position was left out."""
         byte, bit = divmod(position.seq, 8)

@@ -89,9 +89,7 @@ def _exclude_dependents(exclusion: SourceExclusion, batches: list[list[LogEntry]
 
 
 def _remaining(exclusion: SourceExclusion, batch: list[LogEntry]) -> Iterator[Event | Poison]:
-    """Yield the remaining entries of a batch, including invalid ones unless their observation is gone."""
+    """Yield the remaining entries of a batch, including invalid ones; these change nothing that is not there."""
     entries = [item.event for item in batch]
     yield from exclusion.keep([each for each in entries if isinstance(each, Event)])
-    for each in entries:
-        if isinstance(each, Poison) and not exclusion.is_gone(each.subject):
-            yield each
+    yield from (each for each in entries if isinstance(each, Poison))
