@@ -18,6 +18,8 @@ from scratchbus.errors import (
     SessionOver,
     TooLarge,
 )
+from scratchbus.memory.turns import Turns
+from tests.clock import Clock
 from tests.inspection import log_length, project, remembered
 
 
@@ -214,15 +216,19 @@ def test_an_interrupted_fork_is_completed(bus, turns, clock, monkeypatch):
     assert log_length(bus) == length + 6
 
 
+def begin_fork_without_copies(bus: Bus, monkeypatch: pytest.MonkeyPatch, **how: str) -> None:
+    """Begin the fork "f1" like a process that is killed before it copies the conversation."""
+    with monkeypatch.context() as patch:
+        patch.setattr("scratchbus.commands.sessions.copy_conversation", lambda core, first: iter(()))
+        bus.fork_session("s1", session="f1", **how)
+
+
 def test_a_turn_copied_late_gets_a_new_id_but_keeps_its_order(bus, turns, clock, monkeypatch):
     turns.append("user", "one")
     task = bus.begin_task("s1", "two").partition("@")[0]
     turns.append("user", "two", task=f"{task}@s1")
     turns.append("user", "three")
-    copy = forks.copy_conversation
-    monkeypatch.setattr("scratchbus.commands.sessions.copy_conversation", lambda core, first: iter(()))
-    bus.fork_session("s1", session="f1")
-    monkeypatch.setattr("scratchbus.commands.sessions.copy_conversation", copy)
+    begin_fork_without_copies(bus, monkeypatch)
     own_task = bus.begin_task("f1", "own").partition("@")[0]
     clock.advance("1ms")  # the parent's ids are ahead of it
     own = bus.turns("f1").append("user", "own")
@@ -243,13 +249,43 @@ def test_a_turn_copied_late_gets_a_new_id_but_keeps_its_order(bus, turns, clock,
 
 def test_a_fork_can_be_completed_after_its_parent_ended(bus, turns, monkeypatch):
     turns.append("user", "x")
-    copy = forks.copy_conversation
-    monkeypatch.setattr("scratchbus.commands.sessions.copy_conversation", lambda core, first: iter(()))
-    bus.fork_session("s1", session="f1")
+    begin_fork_without_copies(bus, monkeypatch)
     bus.end_session("s1")
-    monkeypatch.setattr("scratchbus.commands.sessions.copy_conversation", copy)
     bus.fork_session("s1", session="f1")
     assert texts(bus.turns("f1").list()) == [("user", "x")]
+
+
+def test_a_summary_copied_late_replaces_the_copies_of_its_turns(
+    bus: Bus, turns: Turns, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns.append("user", "one")
+    second = turns.append("user", "two")
+    turns.compact("about two", turns=[second.id])
+    begin_fork_without_copies(bus, monkeypatch)
+    clock.advance("1ms")
+    own = bus.turns("f1").append("user", "own")
+    assert own.id == second.id
+    bus.fork_session("s1", session="f1")
+    assert texts(bus.turns("f1").shown()) == [("user", "one"), ("user", "own"), ("summary", "about two")]
+
+
+def test_a_fork_that_has_ended_is_not_completed(bus: Bus, turns: Turns, monkeypatch: pytest.MonkeyPatch) -> None:
+    turns.append("user", "x")
+    begin_fork_without_copies(bus, monkeypatch, event_id="e1")
+    bus.end_session("f1")
+    length = log_length(bus)
+    assert bus.fork_session("s1", session="f1", event_id="e1") == "f1"
+    assert log_length(bus) == length
+
+
+def test_a_fork_copies_no_more_in_a_batch_than_the_engine_accepts(
+    bus: Bus, turns: Turns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forks, "MAX_BODIES", 2_000)
+    for size in (3_000, 600, 600, 600):
+        turns.append("user", "x" * size)
+    bus.fork_session("s1", session="f1")
+    assert [event.batch for event in bus.turns("f1").history()] == ["1/1", "1/2", "2/2", "1/1"]
 
 
 def test_a_turn_of_an_unknown_task_is_refused(bus, turns):
@@ -348,10 +384,7 @@ def test_a_turn_erased_while_it_is_copied_is_in_no_fork(bus, bus_name, turns, co
 def test_an_erasure_spares_a_forks_own_turn_with_the_same_id(bus, turns, clock, monkeypatch):
     turns.append("user", "one")
     second = turns.append("user", "two")
-    copy = forks.copy_conversation
-    monkeypatch.setattr("scratchbus.commands.sessions.copy_conversation", lambda core, first: iter(()))
-    bus.fork_session("s1", session="f1")
-    monkeypatch.setattr("scratchbus.commands.sessions.copy_conversation", copy)
+    begin_fork_without_copies(bus, monkeypatch)
     clock.advance("1ms")
     own = bus.turns("f1").append("user", "own")
     assert own.id == second.id
