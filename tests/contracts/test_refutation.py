@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from scratchbus import AsyncBus, NewObservation, Observation, Position, because
+from scratchbus import AsyncBus, Bus, NewObservation, Observation, Page, Position, because
 from scratchbus.commands import dependents as refutation
 from scratchbus.commands.dependents import complete
 from scratchbus.domain.registry_yaml import parse_registry
@@ -12,7 +12,7 @@ from scratchbus.engine.steps import Interrupted
 from scratchbus.errors import Conflict, EventIdReused, InvalidField, InvalidTransition, NotFound, StaleFence
 from scratchbus.eventlog.ids import new_id
 from scratchbus.eventlog.log_reader import LogReader
-from scratchbus.scheduling.reminders import complete_all
+from scratchbus.scheduling.reminders import complete_all, react
 from tests.engines import ONE
 from tests.faults.interposing import interposed
 from tests.inspection import keys_of, project, send
@@ -315,6 +315,19 @@ def test_a_follower_completes_an_interrupted_refutation_once(bus, page, connect,
     expirer.converse(complete_all(expirer.core, events))
     assert len(reviews(bus)) == 3
     assert statuses(other, above[0], late) == ["active", "active"]
+
+
+def test_an_expirer_completes_the_refutations_that_it_reads(
+    bus: Bus, page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = bus.page("other")
+    wrong, right = on(page), on(page)
+    above, beside = on(other, wrong), on(other, right)
+    monkeypatch.setattr("scratchbus.commands.refute.complete", lambda *_: iter(()))
+    page.refute(wrong.id, reason=WHY)
+    page.archive(right.id)
+    bus.converse(react(bus.core))
+    assert statuses(other, above, beside) == ["pending_review", "active"]
 
 
 def test_later_dependents_stay_active(bus, page):
