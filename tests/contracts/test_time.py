@@ -11,7 +11,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from scratchbus import NewObservation
+from scratchbus import Bus, NewObservation, Page
 from scratchbus.domain.position import BusPosition
 from scratchbus.engine.steps import Pause
 from scratchbus.engine.waits import StopSignal
@@ -268,6 +268,15 @@ def test_earlier_events_and_other_pages_do_not_trigger_a_reminder(bus, page):
     assert reminded(bus) == 0
 
 
+def test_changes_of_a_reminder_do_not_trigger_itself(bus: Bus, page: Page) -> None:
+    one = page.add("reminder", "x", remind_on={"type": "reminder"})
+    page.update(one.id, content="y")
+    assert reminded(bus) == 0
+    other = page.add("reminder", "z", remind_on={"type": "risk_alert"})
+    assert reminded(bus) == 1
+    assert page.history(one.id)[-1].trigger == str(other.position)
+
+
 def trigger_of(bus, page, reminder):
     """Return the kind and the subject of the event that made a reminder due."""
     due = page.history(reminder.id)[-1]
@@ -361,6 +370,15 @@ def test_reminders_match_the_remaining_events_of_a_trimmed_log(bus, page):
     assert bus.converse(remind(bus.core, events)) == 1
     (due,) = [event for event in bus.events(events[-1].position) if event.kind == "due"]
     assert (due.subject, due.trigger) == (reminder.id, str(events[2].position))
+
+
+def test_an_event_that_is_erased_before_it_is_matched_triggers_no_reminder(bus: Bus, page: Page) -> None:
+    page.add("reminder", "x", remind_on={"type": "risk_alert"})
+    alert = page.add("risk_alert", "y")
+    page.update(alert.id, content="z")
+    events = list(bus.events(kinds={"updated"}))
+    page.erase(alert.id, reason="secret")
+    assert bus.converse(remind(bus.core, events)) == 0
 
 
 def test_one_event_can_trigger_many_reminders(bus, page):
@@ -540,14 +558,20 @@ def rewind(bus, keys, _):
     send(bus, "SET", bus.core.log.keys(0).reminders, str(BusPosition(tuple(ends))))
 
 
+def replace_log(bus, _, gone):
+    """Set a position that is earlier than the events of the log, and has a higher number."""
+    ends = (end._replace(ms=gone.position.ms - 1, seq=end.seq + 100) for end in bus.position().shards)
+    send(bus, "SET", bus.core.log.keys(0).reminders, str(BusPosition(tuple(ends))))
+
+
 @pytest.mark.damages_the_log
-@pytest.mark.parametrize(("damage", "missing"), [(trim, 2), (pierce, 1), (rewind, 0)])
+@pytest.mark.parametrize(("damage", "missing"), [(trim, 2), (pierce, 1), (rewind, 0), (replace_log, 0)])
 def test_reminders_continue_after_missing_events_and_log_them(bus, page, capfd, damage, missing):
     reminder = page.add("reminder", "look again", remind_on={"type": "risk_alert"})
     while bus.converse(react(bus.core))[1]:
         pass
     page.add("observation", "first")
-    gone = page.add("risk_alert" if damage is not rewind else "observation", "gone")
+    gone = page.add("risk_alert" if damage in (trim, pierce) else "observation", "gone")
     page.add("observation", "last")
     project(bus)
     before = counts.missed
@@ -560,6 +584,18 @@ def test_reminders_continue_after_missing_events_and_log_them(bus, page, capfd, 
     while bus.converse(react(bus.core))[1]:
         pass
     assert page.get(reminder.id).due_at is not None
+
+
+def test_erased_events_are_not_missing_for_reminders(bus: Bus, page: Page) -> None:
+    while bus.converse(react(bus.core))[1]:
+        pass
+    erased = [page.add("observation", f"{n}") for n in range(2)]
+    for each in erased:
+        page.erase(each.id, reason="secret")
+    before = counts.missed
+    while bus.converse(react(bus.core))[1]:
+        pass
+    assert counts.missed == before
 
 
 @pytest.mark.damages_the_log
