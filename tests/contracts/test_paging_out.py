@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from scratchbus import Bus, NewObservation
+from scratchbus import Bus, NewObservation, Page
 from scratchbus.domain.events import StatusChanged
 from scratchbus.errors import (
     ArchiveDamaged,
@@ -37,6 +37,7 @@ from scratchbus.scheduling.expiry import run_expirer
 from scratchbus.scheduling.paging_out import page_out
 from scratchbus.scheduling.reminders import complete_all
 from tests.cases import case
+from tests.clock import Clock
 from tests.engines import ALL, ONE
 from tests.faults.interposing import interposed
 from tests.inspection import archive, assert_sound, documents, forget, heads, keys_of, project, send, settle
@@ -385,6 +386,36 @@ def test_only_old_final_documents_are_paged_out(bus, page):
     page.resolve(one.id)
     page_all_out(bus)
     assert ("main", one.id) in documents(bus)
+
+
+@pytest.mark.engines(*ONE)
+def test_documents_are_paged_out_once_their_events_are_folded(bus: Bus, page: Page) -> None:
+    fill(page)
+    settle(bus)
+    assert bus.converse(page_out(bus.core, 0)) == (0, True)
+    assert page_all_out(bus) == 7
+
+
+@pytest.mark.engines(*ONE)
+def test_a_final_document_that_was_linked_since_stays_for_the_whole_time(bus: Bus, page: Page, clock: Clock) -> None:
+    now = clock.ms
+    clock.set(now - 7_200_000)
+    linked, other = (page.archive(page.add("observation", content).id) for content in ("linked", "other"))
+    clock.set(now)
+    page.link(linked.id, "goal")
+    project(bus)
+    assert bus.converse(page_out(bus.core, 3_600_000)) == (1, True)
+    assert documents(bus).keys() == {("main", linked.id)}
+    assert page.get(other.id) == other
+
+
+@pytest.mark.engines(*ONE)
+def test_documents_whose_events_are_archived_early_are_paged_out_once_they_are_old(bus: Bus, page: Page) -> None:
+    fill(page)
+    project(bus)
+    assert any(each.trimmed for each in archive(bus))
+    assert bus.converse(page_out(bus.core, 3_600_000)) == (0, True)
+    assert page_all_out(bus) == 7
 
 
 @pytest.mark.damages_the_log
