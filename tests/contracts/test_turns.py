@@ -395,6 +395,34 @@ def test_an_erasure_spares_a_forks_own_turn_with_the_same_id(bus, turns, clock, 
     assert texts(bus.turns("f1").list()) == texts(bus.turns("f2").list()) == [("user", "one"), ("user", "own")]
 
 
+def test_an_erasure_spares_a_forks_own_turn_before_the_copy(
+    bus: Bus, turns: Turns, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns.append("user", "one")
+    second = turns.append("user", "two")
+    begin_fork_without_copies(bus, monkeypatch)
+    clock.advance("1ms")
+    own = bus.turns("f1").append("user", "own")
+    assert own.id == second.id
+    bus.page("session:s1").erase(second.id, reason="asked for")
+    bus.fork_session("s1", session="f1")
+    assert texts(bus.turns("f1").list()) == [("user", "one"), ("user", "own")]
+
+
+def test_an_erasure_writes_only_into_forks_that_may_get_a_copy(
+    bus: Bus, turns: Turns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bus.fork_session("s1", session="earlier")
+    secret = turns.append("user", "the password is swordfish")
+    bus.spawn_session("s1", session="spawned")
+    begin_fork_without_copies(bus, monkeypatch)
+    bus.end_session("f1")
+    tombstone = bus.page("session:s1").erase(secret.id, reason="asked for")
+    bus.fork_session("s1", session="later")
+    assert bus.page("session:s1").erase(secret.id, reason="asked for") == tombstone
+    assert list(bus.events(kinds={"erased"})) == [tombstone]
+
+
 @pytest.mark.parametrize("pages", [1, 2])
 def test_a_repeated_erasure_completes_an_interrupted_one(bus, turns, monkeypatch, pages):
     secret = turns.append("user", "the password is swordfish")
