@@ -33,7 +33,7 @@ logger = stderr_logger()
 
 def recurs(subject: str, head: Head) -> bool:
     """Return whether the head belongs to a recurring observation: it is blocked by itself."""
-    return head.tags.endswith(f"%{subject}") and head.status_class == "o"
+    return head.tags.endswith(f"%{subject}")
 
 
 def fill_slot(core: Core, page: str, subject: str, head: Head, now: int) -> Step[int]:
