@@ -2,14 +2,20 @@
 
 import threading
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
 
-from scratchbus import NewObservation
+from scratchbus import Bus, NewObservation, Page
+from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidField, InvalidTTL, NotReady
+from scratchbus.readmodel.scope import Core
+from scratchbus.scheduling import expiry
 from scratchbus.scheduling.expiry import sweep
-from tests.engines import ALL, ONE
+from scratchbus.scheduling.recurring import fill_slot
+from tests.clock import Clock
+from tests.engines import ALL, ONE, Connect
 from tests.faults.interposing import interposed
 from tests.inspection import all_events, log_length, project
 
@@ -317,6 +323,24 @@ def test_several_expirers_fill_each_slot_once(connect, page, clock):
             thread.join()
     assert sorted(each.occurrences for each in page.active()) == [3] * 10
     assert all([event.kind for event in page.history(id)] == ["added", "due", "due", "due"] for id in kept)
+
+
+@pytest.mark.engines(*ONE)
+def test_a_recurrence_erased_during_a_sweep_does_not_stop_it(
+    bus: Bus, page: Page, connect: Connect, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = hourly(page, clock)
+    story = page.add("observation", "x", ttl="1m")
+    clock.advance(3600)
+    other = connect("other").page("main")
+
+    def erase_and_fill(core: Core, *given: Any) -> Step[int]:
+        other.erase(kept.id, reason="secret")
+        return fill_slot(core, *given)
+
+    monkeypatch.setattr(expiry, "fill_slot", erase_and_fill)
+    assert swept(bus) == 1
+    assert page.get(story.id).version == 2
 
 
 def test_a_full_page_fills_the_slot_once_there_is_room(connect, clock):
