@@ -2,7 +2,7 @@
 
 import pytest
 
-from scratchbus import AsyncBus
+from scratchbus import AsyncBus, Bus
 from scratchbus.errors import (
     Conflict,
     EventIdReused,
@@ -124,9 +124,10 @@ def test_an_ended_session_cannot_begin_or_end_tasks_but_can_report(bus):
     assert bus.report_result(child, "No issues.").content == "No issues."
 
 
-def test_a_session_without_a_parent_cannot_report(bus):
+def test_a_session_without_a_parent_cannot_report(bus: Bus) -> None:
     bus.notepad("alone").write("x")
-    for session in ("alone", "never-heard-of"):
+    bus.spawn_session("top")
+    for session in ("alone", "top", "never-heard-of"):
         with pytest.raises(NotFound, match="has no parent"):
             bus.report_result(session, "No issues.")
 
