@@ -421,6 +421,8 @@ def test_many_dependents_are_reviewed_in_several_batches(connect, place, monkeyp
     bus.page(place).add_many([new] * 120)
     bus.page().refute(wrong.id, reason="é" * 2_000)
     assert len(bus.page(place).list(status="pending_review", limit=None)) == 120
+    sizes = {int(event.batch.partition("/")[2]) for event in bus.events(kinds={"status_changed"})}
+    assert max(sizes) == 50
 
 
 def test_folded_and_unfolded_dependents_are_reviewed(bus, page):
