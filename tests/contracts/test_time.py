@@ -13,9 +13,10 @@ import pytest
 
 from scratchbus import Bus, NewObservation, Page
 from scratchbus.domain.position import BusPosition
-from scratchbus.engine.steps import Pause
+from scratchbus.engine.steps import Pause, Step
 from scratchbus.engine.waits import StopSignal
 from scratchbus.errors import (
+    ArchiveUnavailable,
     CodeTooOld,
     EngineUnreachable,
     InvalidField,
@@ -25,12 +26,15 @@ from scratchbus.errors import (
     UnknownField,
 )
 from scratchbus.eventlog import log_wait
+from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.layouts import Head
+from scratchbus.readmodel.catch_up import await_fold
 from scratchbus.readmodel.projector import run_projector
 from scratchbus.scheduling import expiry, reminders
 from scratchbus.scheduling.expiry import run_expirer, sweep
 from scratchbus.scheduling.reminders import react, remind
 from scratchbus.telemetry.counters import counts
+from tests.clock import Clock
 from tests.engines import ONE
 from tests.halted import Halted
 from tests.inspection import all_events, archive, keys_of, log_length, project, send
@@ -703,6 +707,25 @@ def test_a_blocked_shard_does_not_stop_the_sweep_of_the_others(bus, clock):
     clock.advance("1m")
     send(bus, "XADD", bus.core.log.keys(0).log, "*", "name", "value")
     with pytest.raises(LogBlocked):
+        swept(bus)
+    assert [len(kinds(pages[shard], stories[shard].id)) for shard in range(4)] == [1, 2, 2, 2]
+
+
+@pytest.mark.engines("embedded-4-shards")
+def test_an_archive_that_is_away_does_not_stop_the_sweep_of_other_shards(
+    bus: Bus, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pages = {bus.core.log.shard(name): bus.page(name) for name in map("p{}".format, range(50))}
+    stories = {shard: pages[shard].add("observation", "x", ttl="1m") for shard in range(4)}
+    clock.advance("1m")
+
+    def fold_from_archive(log: Log, shard: int, patience: float) -> Step[bool]:
+        if shard == 0:
+            raise ArchiveUnavailable("the archive is away")
+        return (yield from await_fold(log, shard, patience))
+
+    monkeypatch.setattr(expiry, "await_fold", fold_from_archive)
+    with pytest.raises(ArchiveUnavailable):
         swept(bus)
     assert [len(kinds(pages[shard], stories[shard].id)) for shard in range(4)] == [1, 2, 2, 2]
 
