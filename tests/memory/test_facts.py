@@ -198,6 +198,11 @@ def test_a_symmetric_relation_holds_both_ways(facts):
     assert facts.query("Bob", "knows") == facts.query(object="Ann") == facts.query() == [fact]
 
 
+def test_a_plain_relation_may_hold_between_an_entity_and_itself(facts):
+    fact = facts.assert_fact("compiler", "uses", "Compiler")
+    assert facts.query("compiler", "uses", "compiler") == [fact]
+
+
 def test_a_search_ends_in_cycles(facts):
     for a, b in ("ab", "bc", "ca"):
         facts.assert_fact(a, "depends_on", b)
@@ -751,8 +756,10 @@ def test_an_unknown_relation_error_names_the_nearest(facts, bus):
         ({"object": "x" * 257}, "printable"),
         ({"subject": 7}, "printable"),
         ({"relation": "depends_on", "object": " A "}, "needs two entities"),
+        ({"relation": "knows", "object": "A"}, "needs two entities"),
         ({"relation": "same_as", "object": "a"}, "needs two entities"),
         ({"relation": "same_as", "valid_at": "2020-01-01"}, "leave out valid_at"),
+        ({"relation": "same_as", "invalid_at": "2099-01-01"}, "leave out valid_at"),
     ],
 )
 def test_an_invalid_fact_is_refused_and_not_written(facts, bus, fields, problem):
