@@ -34,7 +34,7 @@ from scratchbus.domain.schedule import varying_times
 from scratchbus.domain.time_checks import as_time
 from scratchbus.domain.times import settle
 from scratchbus.domain.values import MAX_BYTES, check_confidence, check_memory_id
-from scratchbus.engine.steps import Step, Wrote, batches
+from scratchbus.engine.steps import Step, batches
 from scratchbus.errors import Conflict, InvalidField, InvalidInput, NotFound, VersionConflict, shown
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.ids import bound_of
@@ -149,7 +149,6 @@ def assert_all(
             batch = [row.placed(event) for event, row in zip(batch, appended.written, strict=True)]
         facts += [cast(Fact, evolve(None, event)) for event in batch]
     if facts:
-        yield Wrote(occasion.event_id, facts[0].position)
         yield from review_asserted(core, page, facts)
     return facts
 
@@ -224,7 +223,6 @@ def not_same_as(core: Core, page: str, one: str, other: str, reason: str, event_
         with suppress(VersionConflict):
             appended = yield from append(core.log, page, writes)
             positions = [row.position for row in appended.written] or appended.recalled
-    yield Wrote(occasion.event_id, positions[0])
     ids = [event.subject for event in (yield from _events_of_batch(core, positions[0], occasion.event_id))]
     retracted = yield from read_facts(core, page, None, lambda known: known.facts(ids))
     yield from review_withdrawn(core, page, retracted)

@@ -17,6 +17,7 @@ from scratchbus.commands.contested_facts import CONTEST
 from scratchbus.domain.registry_yaml import parse_registry
 from scratchbus.errors import (
     Conflict,
+    EngineReadOnly,
     EventIdReused,
     IndexFailed,
     InvalidField,
@@ -835,6 +836,26 @@ def test_an_update_of_the_index_that_fails_loses_no_fact(facts, bus, monkeypatch
     with suppress(type(failure)):
         read(bus)
     assert facts.why(fact.id).span.state == "retracted"
+
+
+def test_an_error_after_a_write_says_that_it_is_in_the_log(facts, monkeypatch):
+    facts.same_as("NYC", "New York")
+
+    def fail(*_):
+        raise EngineReadOnly("it is read-only; connect to its primary")
+
+    monkeypatch.setattr("scratchbus.commands.facts.review_asserted", fail)
+    with pytest.raises(EngineReadOnly) as failed:
+        facts.assert_fact("App", "uses", "Docker", event_id="assert-1")
+    (fact,) = facts.query("App")
+    assert (failed.value.event_id, failed.value.position) == ("assert-1", fact.position)
+    monkeypatch.setattr("scratchbus.commands.facts.review_withdrawn", fail)
+    written = []
+    for _ in range(2):
+        with pytest.raises(EngineReadOnly) as failed:
+            facts.not_same_as("NYC", "New York", event_id="part-1")
+        written.append((failed.value.event_id, failed.value.position))
+    assert written == [("part-1", fact.position._replace(ms=written[0][1].ms, seq=fact.position.seq + 1))] * 2
 
 
 # -- the log -----------------------------------------------------------------------------------------------------------
