@@ -400,6 +400,21 @@ def test_the_last_failed_attempt_makes_a_dead_letter(bus, page):
     assert contents(bus.pull("router")) == ["1"]
 
 
+def test_a_repeated_or_refused_failure_reports_no_dead_letter(bus, page, capfd):
+    bus.declare_subscription("router", max_attempts=2, retry_delay=0)
+    fill(page, 2)
+    batch, dead = bus.pull("router"), counts.subscriptions["router"].dead
+    first, second = positions(batch)
+    for _ in range(2):
+        bus.nack("router", batch.token, first, "bad")
+    bus.ack("router", batch.token, second)
+    assert [each.attempt for each in bus.pull("router").deliveries] == [2]
+    with pytest.raises(LeaseLost):
+        bus.nack("router", "another", first, "bad")
+    assert (bus.dead_letters("router"), counts.subscriptions["router"].dead) == ([], dead)
+    assert "dead letter" not in capfd.readouterr().err
+
+
 def test_two_bad_events_of_a_batch_become_dead_letters(bus, page):
     bus.declare_subscription("router", max_attempts=2, retry_delay=0)
     fill(page, 5)
@@ -430,6 +445,15 @@ def test_an_event_that_kills_its_clients_becomes_a_dead_letter(bus, page, clock)
     (letter,) = bus.dead_letters("router")
     assert (letter.subject, letter.attempts) == (added[1].id, 3)
     assert handled == ["0", "2"]
+
+
+def test_an_event_that_is_erased_before_it_is_redelivered_holds_up_no_other(declared, page):
+    erased, _ = fill(page, 2)
+    batch = declared.pull("router", max=1)
+    declared.nack("router", batch.token, batch.deliveries[0].position, "no")
+    page.erase(erased.id, reason="asked for")
+    assert [each.event.kind for each in declared.pull("router").deliveries] == ["added", "erased"]
+    assert declared.dead_letters("router") == []
 
 
 def test_a_pull_delivers_retried_dead_letters(bus, page):
@@ -575,6 +599,19 @@ def test_a_consumers_subscription_can_be_pulled(bus, page):
     fill(page, 1)
     page.add("risk_alert", "look")
     assert contents(bus.pull("router")) == ["look"]
+
+
+def test_events_of_a_consumers_subscription_are_pulled_by_the_usual_rules(bus, page, clock):
+    with bus.subscribe("router"):
+        pass
+    fill(page, 1)
+    delays = []
+    while (batch := bus.pull("router")).deliveries:
+        bus.nack("router", batch.token, batch.deliveries[0].position, "bad")
+        delays.append(int(stored(bus).get("due", 0)) - clock.ms)
+        clock.advance("1h")
+    assert delays[:-1] == [1_000, 2_000, 4_000, 8_000]
+    assert [letter.attempts for letter in bus.dead_letters("router")] == [5]
 
 
 # -- waiting ----------------------------------------------------------------------------------------------------------
@@ -764,8 +801,9 @@ def test_bad_arguments_are_refused(declared, page):
     batch = declared.pull("router")
     with pytest.raises(InvalidField):
         declared.ack("router", batch.token, [])
-    with pytest.raises(InvalidField):
-        declared.ack("router", "", positions(batch))
+    for token in ("", 7):
+        with pytest.raises(InvalidField, match="token"):
+            declared.ack("router", token, positions(batch))
     with pytest.raises(InvalidField, match="token"):
         declared.nack("router", "\ud800", positions(batch)[0], "no")
     with pytest.raises(LeaseLost):
