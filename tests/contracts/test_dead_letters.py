@@ -81,7 +81,7 @@ def test_retry_delay_grows(bus, page):
         assert [deliveries._consumer.delay(attempt) for attempt in (1, 2, 3)] == [1.0, 2.0, 4.0]
 
 
-def test_event_that_keeps_failing_becomes_a_dead_letter(bus, page):
+def test_event_that_keeps_failing_becomes_a_dead_letter(bus, page, capfd):
     added = fill(page, 3)
     with bus.subscribe("router", max_attempts=3, retry_delay="5ms") as deliveries:
         assert refuse(deliveries) == [("0", 1), ("1", 1), ("1", 2), ("1", 3), ("2", 1)]
@@ -89,6 +89,8 @@ def test_event_that_keeps_failing_becomes_a_dead_letter(bus, page):
     assert letter.subscription == "router"
     assert (letter.position, letter.page, letter.subject) == (str(added[1].position), "main", added[1].id)
     assert (letter.kind, letter.reason, letter.attempts) == ("added", "ValueError: it will not do", 3)
+    (logged,) = [line for line in capfd.readouterr().err.splitlines() if "set aside as a dead letter" in line]
+    assert all(part in logged for part in ("subscription=router", f"position={letter.position}", "attempts=3"))
     assert (status_of(bus).dead_letters, status_of(bus).lag) == (1, 0)
     with bus.subscribe("router") as deliveries:
         page.add("observation", "3")
@@ -231,6 +233,20 @@ def test_active_consumer_gets_retried_dead_letters(bus, page):
         next(deliveries).fail("no")
         bus.retry_dead_letters("router")
         assert contents(deliveries, 1) == ["0"]
+
+
+def test_a_retried_dead_letter_that_is_out_is_not_delivered_again(bus, page):
+    fill(page, 2)
+    with bus.subscribe("router", max_attempts=1) as deliveries:
+        next(deliveries).fail("no")
+    bus.retry_dead_letters("router")
+    with bus.subscribe("router", max_attempts=1) as deliveries:
+        out = next(deliveries)
+        assert out.event.content == "0"
+        next(deliveries).fail("no")  # with the write, the consumer looks for dead letters to deliver again
+        page.add("observation", "2")
+        assert contents(deliveries, 1) == ["2"]
+        out.ack()
 
 
 @pytest.fixture
