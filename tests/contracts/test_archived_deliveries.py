@@ -125,7 +125,9 @@ def test_a_damaged_archive_holds_up_no_other_events(bus, connect, page, archived
 
 
 @pytest.mark.damages_the_log
-def test_a_subscription_with_tags_uses_the_current_ones_if_the_archive_is_damaged(archiver, connect, directory, clock):
+def test_a_subscription_with_tags_uses_the_current_ones_if_the_archive_is_damaged(
+    archiver, connect, directory, clock, capfd
+):
     page, tagged = archiver.page(), archived_observation(archiver, clock)
     end = archiver.position()
     page.link(tagged.id, "now")
@@ -135,6 +137,7 @@ def test_a_subscription_with_tags_uses_the_current_ones_if_the_archive_is_damage
     reader = connect("reader", archive_url=directory)
     with reader.subscribe("router", tags=["a"], after=end) as deliveries:
         assert next(deliveries).event.action == "now"
+    assert "the current tags are used" in capfd.readouterr().err
 
 
 def test_a_cleared_observation_has_no_tags_if_the_archive_is_damaged(archiver, connect, directory, clock):

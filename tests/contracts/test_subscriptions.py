@@ -30,6 +30,7 @@ from scratchbus.errors import (
 )
 from scratchbus.eventlog.raw_entries import entry_fields
 from scratchbus.eventlog.subscription_state import CursorEnd, SubscriptionLease, open_cursors
+from scratchbus.readmodel.history import history as read_history
 from scratchbus.readmodel.status import read_subscriptions
 from scratchbus.subscriptions import (
     AsyncDelivery,
@@ -37,6 +38,7 @@ from scratchbus.subscriptions import (
     Delivery,
     Subscription,
     consumer,
+    event_filters,
     window,
 )
 from scratchbus.telemetry.counters import counts
@@ -193,7 +195,8 @@ def test_a_subscription_can_be_filtered_by_page_type_and_kind(bus, page):
     with bus.subscribe("by-type", types=["risk_alert"]) as deliveries:
         assert [next(deliveries).event.kind for _ in range(3)] == ["added", "status_changed", "added"]
     with bus.subscribe("by-kind", kinds=["status_changed"]) as deliveries:
-        assert next(deliveries).event.subject == alert.id
+        changed = next(deliveries).event
+        assert (changed.kind, changed.subject) == ("status_changed", alert.id)
 
 
 def test_filtered_out_events_count_as_acked(bus, page):
@@ -214,6 +217,16 @@ def test_tag_filters_use_the_tags_at_the_time_of_the_event(bus, page):
     page.link(first.id, "no longer")
     with bus.subscribe("router", tags=["a"], kinds=["linked"]) as deliveries:
         assert [next(deliveries).event.action for _ in range(2)] == ["tagged", "now"]
+
+
+def test_a_change_of_tags_is_filtered_by_the_new_tags(bus, page):
+    first, second = page.add("observation", "0", tags=["a"]), page.add("observation", "1")
+    page.update(first.id, tags=[])
+    page.update(second.id, tags=["a"])
+    with bus.subscribe("router", tags="a") as deliveries:
+        assert [(event.kind, event.subject) for event in (next(deliveries).event for _ in range(2))] == [
+            ("added", first.id), ("updated", second.id),
+        ]  # fmt: skip
 
 
 def test_tags_are_kept_over_updates_of_other_fields(bus, page):
@@ -237,13 +250,34 @@ def test_tag_filters_see_tags_from_before_the_start(bus, page):
 
 
 @pytest.mark.damages_the_log
-def test_invalid_events_are_skipped(bus, page):
+def test_invalid_events_are_skipped_and_logged(bus, page, capfd):
     fill(page, 1)
-    raw_append(bus, kind="exploded")
-    raw_append(bus, kind="exploded")
+    invalid = [raw_append(bus, kind="exploded") for _ in range(2)]
     page.add("observation", "next")
     with bus.subscribe("router") as deliveries:
         assert contents(deliveries, 2) == ["0", "next"]
+    logged = [line for line in capfd.readouterr().err.splitlines() if "not an event" in line]
+    assert [next(id for id in invalid if id in line) for line in logged] == invalid
+
+
+def test_an_ack_during_a_read_skips_no_event_whose_tags_are_looked_up(bus, page, monkeypatch):
+    monkeypatch.setattr(window, "ACKS_FOR", 0)
+    tagged = page.add("observation", "0", tags=["a"])
+    end = bus.position()
+    page.add("observation", "1", tags=["a"])
+    lags = []
+    with bus.subscribe("router", tags="a", after=end) as deliveries:
+        first = next(deliveries)
+        page.link(tagged.id, "goal")
+
+        def history(*arguments):
+            first.ack()
+            lags.append(status_of(bus).lag)
+            return read_history(*arguments)
+
+        monkeypatch.setattr(event_filters, "history", history)
+        assert next(deliveries).event.subject == tagged.id
+    assert lags == [1]
 
 
 # -- one consumer at a time -----------------------------------------------------------------------------------------
