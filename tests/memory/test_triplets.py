@@ -133,6 +133,15 @@ def test_a_rendering_uses_its_whole_budget(facts):
     facts.ingest("App -> uses -> a tool that is too long to fit beside the other\nApp -> uses -> two")
     text = "App -> uses -> two\n(1 more left out for lack of room)"
     assert facts.render_triplets(len(text), counter=len) == text
+    text = "\n".join(fact.triplet for fact in facts.query())
+    assert facts.render_triplets(len(text), counter=len) == text
+
+
+def test_a_rendering_has_fewer_lines_if_they_cost_more_together_than_alone(facts):
+    facts.ingest("\n".join(f"App -> uses -> tool {number}" for number in range(12)))
+    text = facts.render_triplets(20, counter=lambda text: len(text.splitlines()) ** 2)
+    lines = [f"App -> uses -> tool {number}" for number in (11, 10, 9)]
+    assert text.splitlines() == [*lines, "(9 more left out for lack of room)"]
 
 
 def test_a_context_shows_the_facts_of_a_scope_as_quotes(facts, bus):
