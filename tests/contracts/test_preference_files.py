@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scratchbus import AsyncBus, Bus
+from scratchbus import AsyncBus, Bus, Synced
 from scratchbus.commands import replaced_files
 from scratchbus.domain import preference_file
 from scratchbus.domain.preference_file import BEGIN, END, find_section
@@ -55,6 +55,14 @@ def test_a_sync_writes_preferences_and_appends_file_edits(preferences, file):
     assert texts(preferences.list()) == {"tabs": "never", "names": "short"}
     assert "- **names**: short\n" in file.read_text()
     assert preferences.sync(file) == ([], [], [], False)
+
+
+def test_the_result_of_a_sync_says_whether_it_wrote_on_either_side(preferences, file):
+    preferences.remember("quotes", "double")
+    assert preferences.sync(file).wrote
+    assert not preferences.sync(file).wrote
+    assert Synced(["quotes"], [], [], is_written=False).wrote
+    assert Synced([], ["quotes"], [], is_written=False).wrote
 
 
 def test_an_erased_preference_is_removed_from_the_file(bus, preferences, file):
@@ -149,8 +157,14 @@ def test_a_file_of_exactly_the_largest_size_is_synced(preferences, file):
 def test_a_path_that_is_not_a_file_is_refused(preferences, tmp_path, file):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
-    for name in (".", "pipe", "loop", "missing/AGENTS.md"):
-        with pytest.raises(InvalidField, match="file: "):
+    for name, said in (
+        (".", "cannot be read: Is a directory; check the path"),
+        ("pipe", "is not a regular file"),
+        ("loop", "cannot be read: .*loop"),
+        ("null\0byte", "cannot be read: embedded null byte"),
+        ("missing/AGENTS.md", "cannot be written: the directory '.*missing' does not exist"),
+    ):
+        with pytest.raises(InvalidField, match=f"file: .*{said}"):
             preferences.sync(tmp_path / name)
 
 
@@ -342,13 +356,14 @@ async def test_a_sync_does_not_block_the_event_loop(file, monkeypatch):
 
 
 def test_a_section_of_another_bus_deletes_nothing(preferences, file, connect):
+    other = connect(bus=f"{preferences._bus.core.log.bus}-2").preferences("ada/shop")
+    other.remember("quotes", "single")
     preferences.remember("quotes", "double")
     preferences.sync(file)
     edit(file, "- **quotes**: double\n", "- **tabs**: never\n")
-    other = connect(bus=f"{preferences._bus.core.log.bus}-2").preferences("ada/shop")
-    other.remember("quotes", "single")
+    other.remember("names", "short")  # so that its log has the position in the file
     other.sync(file)
-    assert texts(other.list()) == {"quotes": "single", "tabs": "never"}
+    assert texts(other.list()) == {"quotes": "single", "names": "short", "tabs": "never"}
 
 
 KEYS = st.sampled_from("abc")
