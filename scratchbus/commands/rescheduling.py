@@ -59,7 +59,7 @@ def _first_field(changes: Mapping[str, Any]) -> str:
 def _recurring(
     changes: Mapping[str, Any], before: Observation, occasion: Occasion, statuses: frozenset[str]
 ) -> Rescheduled:
-    """Set when a recurring observation recurs next and, if `every` is given, how often."""
+    """Set when a recurring observation recurs next, if `every` is given by its new interval."""
     for name in ("every", "not_before"):
         if name in changes and changes[name] is None:
             raise InvalidField(name, f"{before.id} recurs and must have one; archive it to end the recurrence")
@@ -71,8 +71,7 @@ def _recurring(
     slot = first_slot(every, now, changes.get("not_before"))
     at = moment(slot)
     end_after(at, now, None, changes.get("expires_at", before.expires_at), recurs=True)
-    fields = {"not_before": at, "remind_at": at} | ({"every": every} if "every" in changes else {})
-    return Rescheduled(fields, statuses, str(slot), str(slot))
+    return Rescheduled({"not_before": at, "remind_at": at}, statuses, str(slot), str(slot))
 
 
 def _reminded(at: datetime | None, before: Observation, statuses: frozenset[str]) -> Rescheduled:
