@@ -103,6 +103,10 @@ def test_a_postponed_observation_expires_after_its_new_start(page, clock, one):
         page.update(kept.id, not_before=start, expires_at=start)
     lasting = page.add("observation", "y", ttl="never")
     assert page.update(lasting.id, not_before=start).expires_at is None
+    exact = page.add("observation", "z", expires_at=start)
+    assert page.update(exact.id, not_before=start).expires_at == start + timedelta(days=7)
+    daily = page.add("action_suggestion", "call", ttl="10m")
+    assert page.update(daily.id, not_before=start).expires_at == start + timedelta(days=1)
 
 
 def test_a_view_follows_a_new_time(bus, page, clock, one):
@@ -246,6 +250,14 @@ def test_a_concurrent_update_and_sweep_fill_each_slot_once(bus, page, clock):
 # -- reminders ------------------------------------------------------------------------------------------------------
 
 
+def test_a_reminder_stays_when_an_observation_that_is_not_scheduled_is_unscheduled(bus, page, clock):
+    kept = page.add("reminder", "call", remind_at=later(clock, 60))
+    assert page.update(kept.id, not_before=None).remind_at == kept.remind_at
+    clock.advance(60)
+    assert (swept(bus), page.get(kept.id).due_at) == (1, clock.now)
+    assert bus.verify().findings == []
+
+
 def test_a_reminder_can_be_moved_or_dropped(bus, page, clock):
     kept = page.add("reminder", "call", remind_at=later(clock, 60))
     page.update(kept.id, remind_at=later(clock, 120))
@@ -284,8 +296,11 @@ def test_invalid_moves_are_refused(bus, page, clock, one):
         (plain.id, {"not_before": "9999-12-31T23:59:59Z"}, "not_before: .* is too late"),
         (hourly.id, {"not_before": "9999-12-31T23:59:59Z"}, "not_before: .* is too late"),
         (one.id, {"not_before": soon, "status": "pending_review"}, "status: cannot be given together with not_before"),
+        (hourly.id, {"every": "2h", "status": "archived"}, "status: cannot be given together with every"),
+        (plain.id, {"remind_at": soon, "status": "archived"}, "status: cannot be given together with remind_at"),
         (one.id, {"remind_at": soon}, "is scheduled; give not_before"),
         (one.id, {"not_before": soon, "remind_at": soon}, "remind_at: cannot be given together with not_before"),
+        (hourly.id, {"every": "2h", "remind_at": soon}, "remind_at: cannot be given together with every"),
         (plain.id, {"every": "1h"}, f"every: {plain.id} does not recur; add a new one that does"),
         (plain.id, {"every": None}, "does not recur"),
         (hourly.id, {"every": None}, "every: .* recurs and must have one; archive it to end the recurrence"),
