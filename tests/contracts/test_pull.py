@@ -18,7 +18,7 @@ from scratchbus.errors import (
     SubscriptionHeld,
 )
 from scratchbus.eventlog import below_floor
-from scratchbus.subscriptions import dead_letters, settlement
+from scratchbus.subscriptions import dead_letters, pulled_batches, settlement
 from scratchbus.subscriptions.pulled_batches import Attempt
 from scratchbus.telemetry.counters import counts
 from tests.engines import ALL
@@ -308,6 +308,15 @@ def test_events_of_all_shards_are_delivered_and_acked(declared, maximum):
     assert declared.subscriptions()[0].lag == 0
 
 
+def test_events_of_several_shards_are_pulled_in_order_of_time(declared, clock):
+    shards = range(declared.core.log.shards)
+    names = [next(name for name in map(str, range(99)) if declared.core.log.shard(name) == shard) for shard in shards]
+    for n in range(3 * len(names)):
+        declared.page(names[-1 - n % len(names)]).add("observation", str(n))
+        clock.advance("1ms")
+    assert contents(declared.pull("router", max=99)) == [str(n) for n in range(3 * len(names))]
+
+
 def test_filtered_events_are_in_order_over_several_reads(connect):
     bus = connect(max_observations=3000)
     bus.declare_subscription("router", tags=["hot"])
@@ -531,17 +540,34 @@ def test_a_pull_reads_only_the_retried_dead_letters_that_it_hands_out(bus, page,
         return real(log, positions)
 
     monkeypatch.setattr(dead_letters, "entries_at", entries_at)
-    assert contents(bus.pull("router", max=2)) == ["0", "1"]
-    assert len(found) == 2
+    monkeypatch.setattr(pulled_batches, "READ_AT_ONCE", 2)
+    assert contents(bus.pull("router", max=3)) == ["0", "1", "2"]
+    assert len(found) == 3
 
 
 @pytest.mark.damages_the_log
-def test_a_pull_skips_invalid_entries(declared, page):
+def test_a_retried_dead_letter_whose_event_is_gone_holds_up_no_other(bus, page):
+    bus.declare_subscription("router", max_attempts=1, pages="main")
+    added = fill(page, 2)
+    batch = bus.pull("router")
+    for each in positions(batch):
+        bus.nack("router", batch.token, each, "bad")
+    bus.retry_dead_letters("router")
+    send(bus, "XDEL", bus.core.log.keys(bus.core.log.shard("main")).log, added[0].position.stream_id)
+    assert contents(bus.pull("router")) == ["1"]
+    (letter,) = bus.dead_letters("router")
+    assert (letter.position, letter.reason) == (str(added[0].position), "its event is no longer in the log")
+
+
+@pytest.mark.damages_the_log
+def test_a_pull_skips_and_logs_invalid_entries(declared, page, capfd):
     fill(page, 1)
-    raw_append(declared, kind="added", subject="x", event=b"{}")
+    invalid = raw_append(declared, kind="added", subject="x", event=b"{}")
     fill(page, 1)
     batch = declared.pull("router")
     assert contents(batch) == ["0", "0"]
+    (logged,) = [line for line in capfd.readouterr().err.splitlines() if "not an event" in line]
+    assert invalid in logged
     ack(declared, batch)
     assert not declared.pull("router").deliveries
 
@@ -591,6 +617,15 @@ def test_consumers_and_pulls_share_attempt_counts(bus, page):
         delivery.fail("no", delay=0)
     batch = bus.pull("router")
     assert [(each.event.content, each.attempt) for each in batch.deliveries] == [("0", 3)]
+
+
+def test_a_pull_waits_for_the_delay_after_a_failure_of_a_consumer(declared, page, clock):
+    fill(page, 1)
+    with declared.subscribe("router") as deliveries:
+        next(deliveries).fail("busy", delay="1h")
+    assert not declared.pull("router").deliveries
+    clock.advance("1h")
+    assert [each.attempt for each in declared.pull("router").deliveries] == [2]
 
 
 def test_a_consumers_subscription_can_be_pulled(bus, page):
@@ -777,7 +812,8 @@ def test_an_invalid_secret_is_refused(bus, secret):
 @pytest.mark.parametrize("lease", [timedelta(seconds=1), timedelta(hours=12)])
 def test_a_lease_lasts_from_one_second_to_twelve_hours(declared, page, clock, lease):
     fill(page, 1)
-    assert contents(declared.pull("router", lease=lease)) == ["0"]
+    batch = declared.pull("router", lease=lease)
+    assert (contents(batch), batch.until) == (["0"], clock.now + lease)
     clock.advance(lease - timedelta(milliseconds=1))
     assert contents(declared.pull("router")) == []
     clock.advance("1ms")
