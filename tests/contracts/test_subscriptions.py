@@ -305,6 +305,7 @@ def test_a_hung_consumer_cannot_ack_or_fail_after_a_takeover(connect, clock, pro
     late = next(asleep)
     vanish(one)
     clock.advance("4s")
+    assert "took over" not in capfd.readouterr().err
     with two.subscribe("router") as deliveries:
         assert contents(deliveries, 3) == ["0", "1", "2"]
         cursor = status_of(two).cursor
@@ -346,6 +347,14 @@ def test_a_fast_consumer_writes_a_thousand_acks_at_once(connect, monkeypatch):
         assert status_of(bus).cursor.split(",")[delivery.position.shard] == delivery.position.stream_id
 
 
+def test_the_last_acks_are_written_long_before_the_lease_is_renewed(connect):
+    bus = connect(subscription_lease="10m")
+    fill(bus.page(), 2)
+    with bus.subscribe("router") as deliveries:
+        contents(deliveries, 2)
+        eventually(lambda: status_of(bus).lag == 0)
+
+
 def test_after_a_takeover_each_ack_is_written_immediately(connect, clock):
     one, two = connect("one"), connect("two")
     fill(one.page(), 5)
@@ -377,6 +386,23 @@ def test_a_takeover_during_the_wait_after_a_failure_is_no_attempt(connect, clock
     clock.advance("1h")
     last = next(connect("five").subscribe("router"))
     assert last.attempt == 2
+
+
+def test_a_consumer_that_vanishes_after_such_a_wait_has_made_an_attempt(connect, clock, process_clock):
+    one, two, three = (connect(name, subscription_lease="1h") for name in ("one", "two", "three"))
+    fill(one.page(), 1)
+    next(one.subscribe("router")).fail("busy", delay="90m")
+    vanish(one)
+    clock.advance("61m")
+    deliveries = two.subscribe("router")
+    for _ in range(3):  # takes the lease, reads, waits
+        two.converse(deliveries._consumer.advance())
+    for each in (clock, process_clock):
+        each.advance("30m")
+    assert next(deliveries).attempt == 2
+    vanish(two)
+    clock.advance("61m")
+    assert next(three.subscribe("router")).attempt == 3
 
 
 def test_the_keeper_does_not_write_what_another_thread_is_writing(bus, page):
@@ -445,7 +471,24 @@ def test_tags_from_before_a_lost_lease_are_read_again(connect, clock, process_cl
     asleep.close()
 
 
-def test_an_early_ack_under_a_lost_lease_is_refused(connect, clock, monkeypatch):
+def test_a_lost_lease_ends_the_delivery_of_events_that_were_read(connect, clock, monkeypatch):
+    monkeypatch.setattr(window, "ACKS_FOR", 0)
+    one, two = connect("one"), connect("two")
+    fill(one.page(), 2)
+    asleep = one.subscribe("router")
+    late = next(asleep)
+    vanish(one)
+    clock.advance("4s")
+    with two.subscribe("router") as deliveries:
+        assert contents(deliveries, 2) == ["0", "1"]
+        with pytest.raises(LeaseLost):
+            late.ack()
+    two.page().add("observation", "2")
+    assert contents(asleep, 1) == ["2"]
+    asleep.close()
+
+
+def test_an_early_ack_under_a_lost_lease_is_refused(connect, clock, monkeypatch, capfd):
     monkeypatch.setattr(window, "ACKS_FOR", 60)
     one, two = connect("one"), connect("two")
     fill(one.page(), 1)
@@ -455,6 +498,7 @@ def test_an_early_ack_under_a_lost_lease_is_refused(connect, clock, monkeypatch)
         clock.advance("4s")
         assert contents(deliveries, 1) == ["0"]
         one.converse(asleep._consumer.keep())
+        assert "lost the lease" in capfd.readouterr().err
         with pytest.raises(LeaseLost, match="this consumer's lease has ended"):
             late.ack()
 
