@@ -155,7 +155,7 @@ def test_a_cleared_observation_has_no_tags_if_the_archive_is_damaged(archiver, c
 
 
 @pytest.mark.parametrize("tags", [None, ["a"]])
-def test_a_consumer_waits_for_an_archive_that_is_away(archiver, connect, directory, clock, monkeypatch, tags):
+def test_a_consumer_waits_for_an_archive_that_is_away(archiver, connect, directory, clock, monkeypatch, capfd, tags):
     page, tagged = archiver.page(), archived_observation(archiver, clock)
     end = archiver.position() if tags else None
     page.link(tagged.id, "now")
@@ -176,6 +176,7 @@ def test_a_consumer_waits_for_an_archive_that_is_away(archiver, connect, directo
         event = next(deliveries).event
     assert event.subject == tagged.id
     assert next(failures, None) is None
+    assert capfd.readouterr().err.count("waiting for the archive") == 1
 
 
 @pytest.mark.parametrize("is_mount_point", [False, True])
