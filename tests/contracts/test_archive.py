@@ -426,6 +426,7 @@ def test_paged_out_observations_refuse_all_writes_but_links(bus):
     assert linked.links == ["first", "second"]
     assert [event.kind for event in page.history(archived.id)] == ["added", "status_changed", "linked", "linked"]
     assert [event.kind for event in page.history(cleared.id)] == ["added", "status_changed", "cleared"]
+    assert page.add("observation", "rests", evidence=[cleared.id]).evidence == [cleared.id]
     fill(bus, 10)
     archive(bus)
     assert len(page.history(archived.id)) == 4

@@ -286,6 +286,13 @@ def test_refuting_evidence_leaves_paged_out_dependents_archived(bus):
     assert page.consequences(base.id).observations.keys() >= {rests.id, again.id}
 
 
+def test_a_paged_out_observation_of_the_page_can_be_named_as_a_blocker(paged):
+    page, added, _ = paged
+    waits = page.add("observation", "waits", blocked_by=[added[1].id])
+    assert waits.blocked_by == [added[1].id]
+    assert waits.id in [each.id for each in page.ready()]
+
+
 def test_a_paged_out_observation_can_be_erased(bus, paged):
     page, added, before = paged
     id = added[4].id
