@@ -1,7 +1,9 @@
 """Competing workers: the next job, its claim and its outcome."""
 
 import asyncio
+import gc
 import threading
+import weakref
 from datetime import UTC, datetime, timedelta
 from time import monotonic
 from typing import Any
@@ -30,7 +32,7 @@ from scratchbus.readmodel import queries
 from scratchbus.scheduling.expiry import sweep
 from scratchbus.telemetry.counters import counts
 from scratchbus.work import agenda, job_state
-from tests.clock import renew_a_minute_at_each_check
+from tests.clock import ProcessClock, renew_a_minute_at_each_check
 from tests.engines import ONE
 from tests.inspection import all_events, forget, keys_of, log_length, send
 from tests.waiting import PATIENCE, eventually
@@ -402,6 +404,57 @@ def test_work_yields_one_job_after_another(bus, page):
     assert [event.work for event in all_events(bus) if isinstance(event, ClaimedEvent)] == ["executors"] * 3
 
 
+def test_a_job_is_lost_when_its_time_is_up_but_not_when_it_is_done(bus, page, monkeypatch):
+    process_clock = ProcessClock()
+    monkeypatch.setattr(job_state, "time", process_clock)
+    page.add("observation", "x")
+    job = page.claim_next(ttl="1m")
+    process_clock.advance("2m")
+    assert job.is_lost
+    job.resolve()
+    assert (job.is_done, job.is_lost) == (True, False)
+
+
+def test_a_worker_keeps_no_job_that_is_done(bus, page):
+    page.add("observation", "x")
+    with bus.work("executors") as jobs:
+        job = next(jobs)
+        job.resolve()
+        done = weakref.ref(job)
+        del job
+        page.add("observation", "y")
+        next(jobs)
+        eventually(lambda: gc.collect() >= 0 and done() is None)
+
+
+def test_work_with_a_concurrency_of_one_has_one_handler_at_a_time(bus, page):
+    page.add_many([NewObservation(type="observation", content=f"{n}") for n in range(20)])
+    stop, threads = threading.Event(), []
+
+    def handle(job):
+        threads.append(threading.get_ident())
+        if len(threads) == 20:
+            stop.set()
+        job.resolve()
+
+    bus.work("executors").run(handle, stop)
+    assert len(set(threads)) == 1
+
+
+def test_handlers_at_once_no_longer_follow_the_log_after_a_stop(bus, page):
+    page.add_many([NewObservation(type="observation", content=f"{n}") for n in range(3)])
+    stop, all_at_once = threading.Event(), threading.Barrier(3)
+
+    def handle(job):
+        all_at_once.wait(PATIENCE)
+        stop.set()
+        job.resolve()
+
+    with bus.work("executors") as jobs:
+        jobs.run(handle, stop, concurrency=3)
+        assert {bus.feeds.feed(shard).followers for shard in range(bus.core.log.shards)} == {1}
+
+
 def late_once(monkeypatch):
     """Make the first pick take longer than its claim lasts."""
     pick, late = claiming.pick, [3600.0, 0.0, 0.0]
@@ -596,7 +649,7 @@ def test_a_failed_job_is_retried_after_its_delay(bus, page):
     assert tries == [1, 2, 3]
 
 
-def test_a_job_that_always_fails_goes_to_review(bus, page):
+def test_a_job_that_always_fails_goes_to_review(bus, page, capfd):
     one = page.add("observation", "x")
 
     def handle(job):
@@ -605,9 +658,18 @@ def test_a_job_that_always_fails_goes_to_review(bus, page):
     with working(bus, handle, retry_delay="10ms", max_attempts=3):
         eventually(lambda: page.get(one.id).status == "pending_review")
     assert page.get(one.id).reason == "gave up after 3 attempts: ValueError: never"
+    logged = [line for line in capfd.readouterr().err.splitlines() if "a handler failed" in line]
+    assert len(logged) == 3
+    assert all(f"attempt={n}" in line and "ValueError: never" in line for n, line in enumerate(logged, 1))
 
 
-def test_a_job_whose_workers_vanish_goes_to_review(bus, page, clock):
+def test_a_job_with_one_attempt_goes_to_review_after_it(bus, page):
+    page.add("observation", "x")
+    with bus.work("executors", max_attempts=1) as jobs:
+        assert next(jobs).fail("no").reason == "gave up after 1 attempt: no"
+
+
+def test_a_job_whose_workers_vanish_goes_to_review(bus, page, clock, capfd):
     one = page.add("pattern_detected", "deadly")
     for _ in range(2):
         assert page.claim_next(ttl="10s").id == one.id
@@ -624,6 +686,8 @@ def test_a_job_whose_workers_vanish_goes_to_review(bus, page, clock):
     given_up = page.get(one.id)
     assert (given_up.status, given_up.claim) == ("pending_review", None)
     assert given_up.reason == "gave up after 2 attempts: its workers vanished"
+    (logged,) = [line for line in capfd.readouterr().err.splitlines() if "giving up" in line]
+    assert one.id in logged
 
 
 def test_asking_for_the_next_job_fails_an_unfinished_one(bus, page, clock):
@@ -727,7 +791,7 @@ def test_work_continues_on_the_new_log_after_a_flush(connect):
     assert ended == []
 
 
-def test_a_worker_waits_for_an_unreachable_engine(bus, page, monkeypatch):
+def test_a_worker_waits_for_an_unreachable_engine(bus, page, monkeypatch, capfd):
     real, away = claiming.pick, [3]
 
     def pick(*args, **named):
@@ -741,6 +805,7 @@ def test_a_worker_waits_for_an_unreachable_engine(bus, page, monkeypatch):
     with working(bus) as (seen, ended):
         eventually(lambda: seen == ["x"])
     assert ended == []
+    assert capfd.readouterr().err.count("waiting for the engine") == 1
 
 
 def test_a_worker_whose_search_of_the_pages_failed_searches_them_again(bus, page, monkeypatch):
