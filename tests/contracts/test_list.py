@@ -233,6 +233,8 @@ def test_unknown_type_or_status_is_refused(mixed):
     assert refused.value.nearest == "risk_alert"
     with pytest.raises(InvalidField, match="status: 'done' is not a status of any type; use one of: active, archived,"):
         mixed.list(status=["active", "done"])
+    with pytest.raises(InvalidField, match="status: 'done'"):
+        mixed.list(type="risk_alert", status="done")
 
 
 def test_observations_of_a_removed_type_are_listed(connect, reading, tmp_path):
