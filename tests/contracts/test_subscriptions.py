@@ -256,6 +256,7 @@ def test_invalid_events_are_skipped_and_logged(bus, page, capfd):
     page.add("observation", "next")
     with bus.subscribe("router") as deliveries:
         assert contents(deliveries, 2) == ["0", "next"]
+    assert status_of(bus).lag == 0
     logged = [line for line in capfd.readouterr().err.splitlines() if "not an event" in line]
     assert [next(id for id in invalid if id in line) for line in logged] == invalid
 
