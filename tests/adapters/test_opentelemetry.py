@@ -130,6 +130,16 @@ def test_spans_follow_the_conventions_for_messaging(bus, spans: InMemorySpanExpo
     )
 
 
+@pytest.mark.engines("memory")
+def test_a_pulled_event_is_in_the_trace_of_its_addition(bus, spans: InMemorySpanExporter):
+    bus.declare_subscription("s")
+    bus.page("main").add("observation", "x")
+    batch = bus.pull("s")
+    (publish,), (receive,) = named(spans, "publish main"), named(spans, "receive s")
+    assert receive.parent.span_id == publish.context.span_id
+    assert receive.attributes["messaging.message.id"] == batch.deliveries[0].event.id
+
+
 @pytest.mark.engines("embedded")
 async def test_calls_that_are_appended_together_have_a_span_each(
     engine_url: str, bus_name: str, spans: InMemorySpanExporter
