@@ -1027,6 +1027,13 @@ def test_the_oldest_delivery_is_the_one_that_is_out_the_longest(bus, page):
     fill(page, 2)
     with bus.subscribe("router") as deliveries:
         first, second = next(deliveries), next(deliveries)
-        first.fail("no", delay=0)
-        assert next(deliveries).event == first.event
+        first.fail("no", delay="1h")
         assert deliveries._consumer.window.oldest() == second.when
+    with bus.subscribe("router", reset=True) as deliveries:
+        first, second = next(deliveries), next(deliveries)
+        first.fail("no", delay=0)
+        again = next(deliveries)
+        assert again.event == first.event
+        assert deliveries._consumer.window.oldest() == second.when
+        second.ack()
+        assert deliveries._consumer.window.oldest() == again.when
