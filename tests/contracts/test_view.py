@@ -424,6 +424,9 @@ def test_closing_a_view_leaves_other_views_open(bus, page):
             with pytest.raises(ViewClosed, match="this view of page 'main' is not open"):
                 read()
         assert not closed.is_live
+        feed_of_page = bus.feeds.feed(bus.core.log.shard("main"))
+        assert feed_of_page.followers == 1
+    assert feed_of_page.followers == 0
 
 
 def test_a_view_of_a_closed_bus_is_closed(connect):
@@ -589,7 +592,7 @@ def test_an_event_of_newer_code_stops_the_view(bus, page, view):
         another.active()
 
 
-def test_every_read_of_a_failed_view_raises_its_error(bus, page, view, monkeypatch):
+def test_every_read_of_a_failed_view_raises_its_error(bus, page, view, monkeypatch, capfd):
     story = page.add("observation", "story")
     view.wait_for(story)
     changes = view.changes()
@@ -604,6 +607,7 @@ def test_every_read_of_a_failed_view_raises_its_error(bus, page, view, monkeypat
     for read in reads:
         with pytest.raises(LogError, match=r"page 'main' stopped at .*: RuntimeError: out of order; close all views"):
             read()
+    assert capfd.readouterr().err.count("a view stopped") == 1
     monkeypatch.undo()
     view.close()
     with bus.view() as another:
