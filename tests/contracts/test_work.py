@@ -15,7 +15,7 @@ from scratchbus.commands import claim as claiming
 from scratchbus.commands.claim import LinkAction
 from scratchbus.domain.events import Claimed as ClaimedEvent
 from scratchbus.domain.values import millis
-from scratchbus.engine.steps import Pause
+from scratchbus.engine.steps import Call, Pause
 from scratchbus.errors import (
     Claimed,
     EngineForbidden,
@@ -34,6 +34,7 @@ from scratchbus.telemetry.counters import counts
 from scratchbus.work import agenda, job_state
 from tests.clock import ProcessClock, renew_a_minute_at_each_check
 from tests.engines import ONE
+from tests.faults.interposing import interposed
 from tests.inspection import all_events, forget, keys_of, log_length, send
 from tests.waiting import PATIENCE, eventually
 
@@ -750,6 +751,31 @@ def test_the_keeper_waits_after_a_renewal_that_failed(bus, page, monkeypatch):
         bus.converse(job.keep())
         assert not job.is_due(now + 120)
         assert job.is_due(now + 250)
+
+
+def test_a_refused_renewal_is_logged_as_a_loss_unless_the_job_has_its_outcome(bus, page, clock, capfd):
+    for content in ("done", "lost"):
+        page.add("observation", content)
+    lost, done = page.claim_next(ttl="1m"), page.claim_next(ttl="1m")
+    calls = list[Call]()
+
+    def around(call, send):  # the keeper comes between the write of the outcome and its reply
+        reply = send()
+        if call.is_write and not calls:
+            calls.append(call)
+            bus.converse(done.keep())
+        return reply
+
+    with interposed(bus, around):
+        done.resolve()
+    bus.converse(done.keep())
+    assert (len(calls), done.is_done, done.is_lost) == (1, True, False)
+    assert "lost a claim" not in capfd.readouterr().err
+    clock.advance("2m")
+    assert page.claim_next(by="another").id == lost.id
+    bus.converse(lost.keep())
+    assert lost.is_lost
+    assert capfd.readouterr().err.count("lost a claim") == 1
 
 
 def test_a_hung_handler_loses_its_job(bus, connect, page):
