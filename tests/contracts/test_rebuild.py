@@ -18,6 +18,7 @@ from scratchbus.readmodel.projector import run_projector
 from scratchbus.readmodel.rebuild import Pace, Rebuilt
 from scratchbus.readmodel.relations import open_relations
 from scratchbus.scheduling.expiry import sweep
+from scratchbus.views import page_loader
 from tests.engines import ONE
 from tests.faults.interposing import interposed
 from tests.inspection import archive, await_tick, documents, keys_of, project, raw_append, send
@@ -128,6 +129,21 @@ def test_a_view_continues_over_a_rebuild(bus, page):
         bus.rebuild()
         late = page.add("observation", "late")
         view.wait_for(late.position)
+        assert view.list(limit=None) == page.list(limit=None)
+
+
+def test_a_view_that_opens_during_a_rebuild_misses_nothing(bus, page, monkeypatch):
+    fill(page)
+    read_documents, rebuilds = page_loader._read_documents, list[Rebuilt]()
+
+    def read_after_a_rebuild(*arguments):
+        if not rebuilds:
+            rebuilds.extend(bus.rebuild())
+        return (yield from read_documents(*arguments))
+
+    monkeypatch.setattr(page_loader, "_read_documents", read_after_a_rebuild)
+    with bus.view() as view:
+        assert rebuilds
         assert view.list(limit=None) == page.list(limit=None)
 
 
