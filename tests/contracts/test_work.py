@@ -476,6 +476,21 @@ def test_a_job_whose_claim_ended_during_the_pick_is_released(bus, page, monkeypa
     assert kinds(bus)[1:] == ["claimed", "released", "claimed", "released"]
 
 
+def test_a_job_that_is_claimed_while_its_work_is_closed_is_released(bus, page, monkeypatch):
+    one, jobs, real = page.add("observation", "x"), bus.work("executors"), claiming.pick
+    picked = []
+
+    def pick(*given, **more):
+        picked.append((yield from real(*given, **more)))
+        jobs.close()
+        return picked[0]
+
+    monkeypatch.setattr(agenda, "pick", pick)
+    assert list(jobs) == []
+    assert [each.observation.id for each in picked] == [one.id]
+    assert page.get(one.id).claim is None
+
+
 async def test_an_async_job_whose_claim_ended_during_the_pick_is_released(engine, bus_name, monkeypatch):
     late_once(monkeypatch)
     async with await AsyncBus.connect(engine.url, source="aio", bus=bus_name, shards=engine.shards) as bus:
@@ -709,6 +724,19 @@ def test_leaving_work_releases_its_job_and_an_exception_fails_it(bus, page):
     with pytest.raises(ZeroDivisionError), bus.work("executors") as jobs:
         1 // (next(jobs).attempt - 1)
     assert (page.get(one.id).claim, page.get(one.id).attempts) == (None, 1)
+
+
+def test_an_error_of_the_engine_that_leaves_work_does_not_count_as_an_attempt(bus, page):
+    one = page.add("observation", "x")
+
+    def fail():
+        with bus.work("executors") as jobs:
+            next(jobs)
+            raise EngineUnreachable("it is down")
+
+    with pytest.raises(EngineUnreachable):
+        fail()
+    assert (page.get(one.id).claim, page.get(one.id).attempts) == (None, 0)
 
 
 def test_a_claim_is_renewed_while_its_handler_runs(bus, page, monkeypatch):
