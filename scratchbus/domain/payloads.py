@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from math import isfinite
 from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -44,13 +45,41 @@ def type_of_payload(payload: BaseModel) -> str:
 
 
 def plain(place: str, value: object) -> Any:
-    """Return a value in its stored form: for a model, its JSON, as text for the content. Raises InvalidField."""
+    """Return a value in its stored form: for a model, its JSON, as text for the content. Raises InvalidField.
+
+    A model that cannot read its computed fields back, for one, is stored without them.
+    """
     if not isinstance(value, BaseModel):
         return value
+    written = _written(place, value)
     try:
-        return value.model_dump_json() if place == "content" else value.model_dump(mode="json")
+        read_payload(written, type(value), place)
+    except InvalidField:
+        return _written(place, value, round_trip=True)
+    return written
+
+
+def _written(place: str, value: BaseModel, *, round_trip: bool = False) -> Any:
+    try:
+        fields = value.model_dump(mode="json", by_alias=True, round_trip=round_trip)
+        content = value.model_dump_json(by_alias=True, round_trip=round_trip) if place == "content" else None
     except ValueError as problem:  # pydantic's PydanticSerializationError too
         raise InvalidField(place, f"cannot be written as JSON: {problem}") from None
+    _check_numbers(place, fields)
+    return fields if content is None else content
+
+
+def _check_numbers(place: str, value: Any) -> None:
+    """Raise InvalidField for a number that JSON does not have, of which pydantic would make null."""
+    match value:
+        case float() if not isfinite(value):
+            raise InvalidField(place, f"{value} is not a number in JSON; leave it out, or write it as a text")
+        case dict():
+            for name, each in value.items():
+                _check_numbers(f"{place}.{name}", each)
+        case list():
+            for each in value:
+                _check_numbers(place, each)
 
 
 def least_size(value: dict[Any, Any] | Sequence[Any], sizes: dict[int, int]) -> int:
@@ -76,7 +105,7 @@ def least_size(value: dict[Any, Any] | Sequence[Any], sizes: dict[int, int]) -> 
     return size
 
 
-def read_payload(value: Any, model: type[Model], place: PayloadField) -> Model:
+def read_payload(value: Any, model: type[Model], place: str) -> Model:
     """Return the payload in a field of an observation or event. Raises InvalidField unless it fits the model."""
     if value is None:
         raise InvalidField(place, "has no value here; only observations and `added` events have one")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, Field, Json, computed_field
 
 from scratchbus import Bus, NewObservation, Page, payload_of
 from scratchbus.errors import InvalidField, UnknownType
@@ -44,6 +46,50 @@ def test_content_context_and_metadata_accept_models(page: Page):
     (whole,) = page.add_many([given])
     assert (whole.payload(FraudAlert), whole.context) == (alert, {"user": "ada"})
     assert [each.id for each in page.list(context={"user": "ada"})] == [whole.id, added.id]
+
+
+class Card(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    card_number: str = Field(alias="cardNumber")
+    limit: Json[list[int]] = [1]
+
+    @computed_field  # type: ignore[prop-decorator]  # mypy does not know computed properties
+    @property
+    def last_digits(self) -> str:
+        return self.card_number[-2:]
+
+
+class Order(BaseModel):
+    amount: float
+
+    @computed_field  # type: ignore[prop-decorator]  # mypy does not know computed properties
+    @property
+    def is_large(self) -> bool:
+        return self.amount > 100
+
+
+def test_a_model_with_aliases_and_computed_fields_is_read_back(page: Page):
+    card = Card(cardNumber="4711")
+    added = page.add("observation", card, context=card)
+    assert added.payload(Card) == added.payload(Card, "context") == card
+    assert added.context == {"cardNumber": "4711", "limit": "[1]"}
+
+
+def test_computed_fields_are_kept_if_the_model_can_be_read_with_them(page: Page):
+    added = page.add("observation", Order(amount=500), context=Order(amount=500))
+    assert added.payload(Order) == Order(amount=500)
+    assert [each.id for each in page.list(context={"is_large": True})] == [added.id]
+
+
+@pytest.mark.parametrize("amount", [float("inf"), float("-inf"), float("nan")])
+@pytest.mark.parametrize("place", ["content", "context", "metadata"])
+def test_a_number_that_json_lacks_is_refused_in_a_model(page: Page, place: str, amount: float):
+    fields: dict[str, Any] = {"content": "x", place: Order(amount=amount)}
+    with pytest.raises(InvalidField, match=rf"{place}.*amount") as refused:
+        page.add("observation", **fields)
+    assert str(amount) in str(refused.value).lower()
+    assert page.list() == []
 
 
 def test_a_subclass_keeps_the_type_of_its_model(page: Page):
