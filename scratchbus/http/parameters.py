@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 from urllib.parse import unquote
 
 from fastapi import Depends, Header, Path, Query, Request
@@ -85,6 +85,8 @@ _JsonText = Annotated[
 Label = Annotated[str, StringConstraints(pattern=patterns.LABEL, min_length=1, max_length=256)]
 """A text of up to 256 printable characters."""
 
+_PRECONDITIONS: Final = ("if-match", "if-none-match", "if-unmodified-since")
+
 AnyLimit = Annotated[Positive | Absent, Query(description="The most items; all without it.")]
 TypeName = Annotated[AnyTypeName | Absent, Query(description="The name of a type.", examples=["risk_alert"])]
 SourceName = Annotated[_AnySource | Absent, Query(description="Who published it.", examples=["fraud_detector"])]
@@ -136,16 +138,7 @@ async def idempotency(
     return WriteHeaders(idempotency_key)
 
 
-def _refuse_preconditions(request: Request, *names: str) -> None:
-    """Refuse preconditions that an operation does not check. Raises Refusal."""
-    for name in names:
-        if name.lower() in request.headers:
-            detail = f"{name}: this operation does not compare versions this way; leave it out"
-            raise Refusal(422, "unknown-precondition", detail)
-
-
 async def _guards(
-    request: Request,
     once: Annotated[WriteHeaders, Depends(idempotency)],
     if_match: Annotated[
         _Version | Absent,
@@ -156,16 +149,10 @@ async def _guards(
         ),
     ] = None,
 ) -> WriteHeaders:
-    _refuse_preconditions(request, "If-None-Match")
     return once.based_on(if_match)
 
 
-async def _without_version(request: Request, once: Annotated[WriteHeaders, Depends(idempotency)]) -> WriteHeaders:
-    _refuse_preconditions(request, "If-Match", "If-None-Match")
-    return once
-
-
-Once = Annotated[WriteHeaders, Depends(_without_version)]
+Once = Annotated[WriteHeaders, Depends(idempotency)]
 """The guards of a write that makes something new."""
 
 Guarded = Annotated[WriteHeaders, Depends(_guards)]
@@ -188,13 +175,20 @@ def object_of(field: str, text: str | None) -> dict[str, Any] | None:
 
 
 def refuse_unknown_parameters(request: Request) -> None:
-    """Refuse query parameters that the route does not have, and repeated ones that it takes once. Raises Refusal.
+    """Refuse query parameters and preconditions that the route does not have. Raises Refusal.
 
-    A client would take them for filters, although they filter nothing.
+    A client would take a parameter for a filter, although it filters nothing, and a precondition for a guard. One that
+    is repeated, although the route takes it once, is refused too.
     """
+    route = request.scope["route"]
+    if request.method not in ("GET", "HEAD"):
+        for header in _PRECONDITIONS:
+            if header in request.headers and header not in route.headers:
+                detail = f"{header.title()}: this operation does not compare versions this way; leave it out"
+                raise Refusal(422, "unknown-precondition", detail)
     if not request.query_params:
         return
-    parameters: dict[str, bool] = request.scope["route"].query_parameters
+    parameters: dict[str, bool] = route.query_parameters
     seen = set()
     for name, _ in request.query_params.multi_items():
         if name not in parameters:

@@ -177,7 +177,8 @@ class _Call(NamedTuple):
 class _Route(NamedTuple):
     """A route: its pattern, that without the kinds of ids, and its call; None if it is a whole application.
 
-    `query_parameters` says of each parameter in the query whether it may be repeated.
+    `query_parameters` says of each parameter in the query whether it may be repeated. `headers` are the names of the
+    headers that it reads.
     """
 
     pattern: Any
@@ -187,6 +188,7 @@ class _Route(NamedTuple):
     path: str
     name: str
     query_parameters: dict[str, bool]
+    headers: frozenset[str]
 
     @classmethod
     def of(cls, route: RouteContext) -> _Route:
@@ -197,7 +199,8 @@ class _Route(NamedTuple):
         call = None if dependant is None else _Call.of(dependant)
         parameters = [] if call is None else call.all_parameters()
         in_query = {each.alias: each.is_list for each in parameters if each.attribute == "query_params"}
-        return cls(route.path_regex, any_pattern, methods, call, str(route.path), str(route.name), in_query)
+        headers = frozenset(each.alias.lower() for each in parameters if each.attribute == "headers")
+        return cls(route.path_regex, any_pattern, methods, call, str(route.path), str(route.name), in_query, headers)
 
     def malformed_part(self, path: str) -> str | None:
         """Return what is wrong with a part of a path, such as an id; None if the path is not like that of the route."""

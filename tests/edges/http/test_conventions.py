@@ -391,6 +391,26 @@ def test_an_unknown_precondition_is_refused(http, page, path):
     assert (refused.status_code, slug(refused)) == (422, "unknown-precondition")
 
 
+@pytest.mark.parametrize("header", ["If-Match", "If-None-Match", "If-Unmodified-Since"])
+def test_an_unknown_precondition_changes_no_subscription(http, bus: Bus, page, header):
+    path, header_value = f"/subscriptions/{page}", {header: "*"}
+    http.put(path, json={"types": ["observation"]})
+    for refused in (
+        http.put(path, json={"types": ["reminder"]}, headers=header_value),
+        http.delete(path, headers=header_value),
+    ):
+        assert (refused.status_code, slug(refused)) == (422, "unknown-precondition")
+        assert header in refused.json()["detail"]
+    assert http.get(path).json()["filters"]["types"] == ["observation"]
+
+
+@pytest.mark.parametrize("path", ["/verify", "/rebuild", "/types/check", "/pages/{page}/observations"])
+def test_a_write_is_not_guarded_by_a_date(http, page, path):
+    since = {"If-Unmodified-Since": "Sun, 29 Nov 2026 10:00:00 GMT"}
+    refused = http.post(path.format(page=page), json=NEW, headers=since)
+    assert (refused.status_code, slug(refused)) == (422, "unknown-precondition")
+
+
 def test_if_none_match_writes_a_memory_only_once(http, page):
     path = f"/sessions/{page}/notepad"
     first, second = (http.put(path, json={"content": each}, headers={"If-None-Match": "*"}) for each in "ab")
