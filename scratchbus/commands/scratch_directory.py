@@ -22,6 +22,9 @@ from urllib.parse import quote, unquote
 from scratchbus.domain.conversations import check_path
 from scratchbus.domain.values import page_of_session
 from scratchbus.errors import FilesUnavailable, InvalidField, InvalidInput, InvalidName, NotFound, TooLarge, shown
+from scratchbus.telemetry.logs import stderr_logger
+
+logger = stderr_logger()
 
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _BELOW = _OPEN | os.O_NOFOLLOW
@@ -277,8 +280,12 @@ def _walk(directory: int, above: str) -> Iterator[FileOnDisk]:
     """Yield the regular files below an open directory."""
     for name in os.listdir(directory):
         path = above + name
-        with suppress(InvalidInput, FileNotFoundError):
+        try:
             check_path(path)
+        except InvalidInput as problem:
+            logger.warning("a private file is not listed; rename it", reason=str(problem))
+            continue
+        with suppress(FileNotFoundError):
             mode = os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode
             if stat.S_ISDIR(mode):
                 with ExitStack() as stack:

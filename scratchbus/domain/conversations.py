@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from pydantic import Field
 
 from scratchbus.domain.digest import short_hash
@@ -67,6 +69,12 @@ def check_role(role: object) -> str:
     return role
 
 
+_ALLOWED: Final = dict.fromkeys(
+    map(ord, "\u00a0\u1680\u202f\u205f\u3000\u200d" + "".join(map(chr, range(0x2000, 0x200B))))
+)
+"""Spaces, and the joiner of emoji, which are not printable but common in the names of files."""
+
+
 def check_path(path: object, field: str = "path") -> str:
     """Return the path of a file or text: names between slashes, none empty, `.` or `..`. Raises InvalidField."""
     if not isinstance(path, str):
@@ -82,7 +90,7 @@ def _problem_of(path: str) -> str:
         return "is absolute"
     if any(name in ("", ".", "..") for name in names):
         return "has an empty name, or the name . or .."
-    if not path.isprintable() or "\\" in path:
+    if not path.translate(_ALLOWED).isprintable() or "\\" in path:
         return "has a backslash, or a character that is not printable"
     try:
         sizes = [len(name.encode()) for name in names]

@@ -152,6 +152,27 @@ def test_sync_records_changes_made_by_programs(bus, files):
     assert files.history("gone")[-1].why == "missing"
 
 
+def test_sync_lists_the_names_that_systems_give_to_files(files):
+    named = [
+        "Screenshot 2026-11-29 at 10.00.00\u202fAM.png",
+        "\U0001f469\u200d\U0001f4bb.txt",
+        "no\u00a0break",
+        "全\u3000角",
+    ]
+    for name in named:
+        (files.path() / name).write_text("x")
+    assert paths(files.sync()) == sorted(named)
+    assert files.read(named[0]) == b"x"
+
+
+def test_sync_tells_which_names_cannot_be_listed(files, capsys):
+    (files.path() / "odd\u202ename").write_text("x")
+    assert files.sync() == []
+    said = capsys.readouterr().err
+    assert "a private file is not listed; rename it" in said
+    assert "name' has a backslash, or a character that is not printable" in said
+
+
 def test_files_are_evicted_by_age(bus, files, clock):
     files.write("old", "1")
     clock.advance("29d")
