@@ -76,7 +76,19 @@ class Filter(Given):
 
 
 def _has_all(values: Mapping[str, Any], expected: Mapping[str, Any]) -> bool:
-    return all(values.get(name) == value for name, value in expected.items())
+    return all(name in values and _is_same(values[name], value) for name, value in expected.items())
+
+
+def _is_same(value: Any, expected: Any) -> bool:
+    """Return whether two values are the same in JSON, where true is not 1."""
+    if value != expected:
+        return False
+    match value:
+        case dict():
+            return all(_is_same(each, expected[name]) for name, each in value.items())
+        case list():
+            return all(map(_is_same, value, expected))
+    return isinstance(value, bool) == isinstance(expected, bool)
 
 
 class FilterKeywords(TypedDict, total=False):

@@ -177,6 +177,16 @@ FILTERS = {
 }
 
 
+@pytest.mark.parametrize("field", ["context", "metadata"])
+def test_a_filter_by_values_distinguishes_what_json_distinguishes(page, field):
+    values = [True, 1, False, 0, None, [True], [1], {"of": [0]}, {"of": [False]}]
+    found = [page.add("observation", "x", **{field: {"n": value}}).id for value in values]
+    page.add("observation", "without", **{field: {"m": 1}})
+    for id, value in zip(found, values, strict=True):
+        assert [one.id for one in page.list(**{field: {"n": value}})] == [id]
+    assert [one.id for one in page.list(**{field: {"n": 1.0}})] == [found[1]]
+
+
 @pytest.mark.parametrize("is_folded", [True, False])
 def test_filters_match_alone_and_combined(bus, mixed, is_folded):
     if is_folded:
