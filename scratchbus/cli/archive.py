@@ -12,7 +12,8 @@ from scratchbus.cli.invocation import Invocation, pass_invocation
 from scratchbus.cli.output import Cell, Column, Columns, progress_bar
 from scratchbus.cli.text import plural
 from scratchbus.cli.truncation import WIDE
-from scratchbus.daemon import INTERNAL, NOT_FOUND
+from scratchbus.daemon import INTERNAL
+from scratchbus.errors import NotFound
 
 _SEGMENTS: Columns[scratchbus.SegmentInfo] = (
     Column("log", lambda each: Cell(f"{each.bus}/{each.shard}", "cyan"), 12),
@@ -107,8 +108,7 @@ def verify_archive(context: click.Context, invocation: Invocation, url: str | No
         store = _store(invocation, url)
         found = scratchbus.verify_archive(store, *([update_bar] if update_bar else []))
     if not found:
-        invocation.out.note(f"There is no archive at {store.where}; name another URL, or set archive_url")
-        context.exit(NOT_FOUND)
+        raise NotFound(f"There is no archive at {store.where}; name another URL, or set archive_url")
     problems = [problem for each in found for problem in each.problems]
     if invocation.as_json:
         for each in found:

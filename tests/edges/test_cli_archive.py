@@ -132,6 +132,7 @@ def test_verifying_a_missing_archive_is_an_error(cli: Cli, tmp_path: Path):
     done = cli("archive", "verify", str(tmp_path / "nothing"))
     assert done.code == 3
     assert f"There is no archive at {tmp_path / 'nothing'}" in done.err
+    assert cli("--json", "archive", "verify", str(tmp_path / "nothing")).err == done.err
 
 
 def test_verify_reports_a_damaged_archive(cli: Cli, directory: Path):
