@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from math import isfinite
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import from_json
 
 from scratchbus.errors import InvalidField, shown
 
@@ -44,42 +44,67 @@ def type_of_payload(payload: BaseModel) -> str:
     )
 
 
+class _Form(NamedTuple):
+    """How a model is written: with the aliases of its fields, and without what it only computes."""
+
+    by_alias: bool = False
+    round_trip: bool = False
+
+
+_FORMS = [_Form(), _Form(by_alias=True), _Form(round_trip=True), _Form(by_alias=True, round_trip=True)]
+_forms: dict[tuple[type[BaseModel], bool], _Form] = {}
+
+
 def plain(place: str, value: object) -> Any:
     """Return a value in its stored form: for a model, its JSON, as text for the content. Raises InvalidField.
 
-    A model that cannot read its computed fields back, for one, is stored without them.
+    The first value of a model decides in which form the model can be read back, by `payload`.
     """
     if not isinstance(value, BaseModel):
         return value
-    written = _written(place, value)
-    try:
-        read_payload(written, type(value), place)
-    except InvalidField:
-        return _written(place, value, round_trip=True)
-    return written
+    key = type(value), place == "content"
+    form = _forms.get(key)
+    if form is None:
+        read = {form: _read_back(place, value, form) for form in _FORMS}
+        form = next((form for form in _FORMS if read[form] == value), None)
+        form = form or next((form for form in _FORMS if read[form] is not None), None)
+        if form is not None:
+            _forms[key] = form
+    return _written(place, value, form or _FORMS[0])
 
 
-def _written(place: str, value: BaseModel, *, round_trip: bool = False) -> Any:
+def _written(place: str, model: BaseModel, form: _Form) -> Any:
     try:
-        fields = value.model_dump(mode="json", by_alias=True, round_trip=round_trip)
-        content = value.model_dump_json(by_alias=True, round_trip=round_trip) if place == "content" else None
+        if place != "content":
+            return model.model_dump(mode="json", by_alias=form.by_alias, round_trip=form.round_trip)
+        text = model.model_dump_json(by_alias=form.by_alias, round_trip=form.round_trip)
+        if "null" in text:
+            fields = model.model_dump(mode="json", by_alias=form.by_alias, round_trip=form.round_trip)
+            _check_numbers(place, fields, from_json(text))
     except ValueError as problem:  # pydantic's PydanticSerializationError too
         raise InvalidField(place, f"cannot be written as JSON: {problem}") from None
-    _check_numbers(place, fields)
-    return fields if content is None else content
+    return text
 
 
-def _check_numbers(place: str, value: Any) -> None:
-    """Raise InvalidField for a number that JSON does not have, of which pydantic would make null."""
+def _read_back(place: str, model: BaseModel, form: _Form) -> BaseModel | None:
+    """Return what a model is read as in a form, None if it cannot be read."""
+    try:
+        return read_payload(_written(place, model, form), type(model), place)
+    except Exception:  # also what a validator of the user's raises
+        return None
+
+
+def _check_numbers(place: str, value: Any, written: Any) -> None:
+    """Raise InvalidField for a number of which JSON made null."""
     match value:
-        case float() if not isfinite(value):
+        case float() if written is None:
             raise InvalidField(place, f"{value} is not a number in JSON; leave it out, or write it as a text")
         case dict():
             for name, each in value.items():
-                _check_numbers(f"{place}.{name}", each)
+                _check_numbers(f"{place}.{name}", each, written[name])
         case list():
-            for each in value:
-                _check_numbers(place, each)
+            for each, its_text in zip(value, written, strict=True):
+                _check_numbers(place, each, its_text)
 
 
 def least_size(value: dict[Any, Any] | Sequence[Any], sizes: dict[int, int]) -> int:

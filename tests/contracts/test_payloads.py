@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, ConfigDict, Field, Json, computed_field
+from pydantic import BaseModel, ConfigDict, Field, Json, ValidationInfo, computed_field, field_validator
 
 from scratchbus import Bus, NewObservation, Page, payload_of
 from scratchbus.errors import InvalidField, UnknownType
@@ -76,6 +76,45 @@ def test_a_model_with_aliases_and_computed_fields_is_read_back(page: Page):
     assert added.context == {"cardNumber": "4711", "limit": "[1]"}
 
 
+class Named(BaseModel):
+    user_id: int = Field(0, serialization_alias="userId")
+
+
+class Measured(BaseModel):
+    model_config = ConfigDict(ser_json_inf_nan="strings")
+
+    value: float
+    unit: str | None = None
+
+
+class Contextual(BaseModel):
+    word: str
+
+    @field_validator("word")
+    @classmethod
+    def known(cls, word: str, info: ValidationInfo) -> str:
+        assert info.context is not None
+        return str(info.context[word])
+
+
+@pytest.mark.parametrize("place", ["content", "context"])
+def test_a_model_that_is_written_under_other_names_keeps_the_names_that_it_reads(page: Page, place: str):
+    fields: dict[str, Any] = {"content": "x", place: Named(user_id=3)}
+    added = page.add("observation", **fields)
+    assert added.payload(Named, "content" if place == "content" else "context").user_id == 3
+
+
+def test_a_model_may_write_infinite_numbers_as_text(page: Page):
+    added = page.add("observation", Measured(value=float("inf")))
+    assert added.content == '{"value":"Infinity","unit":null}'
+    assert added.payload(Measured).value == float("inf")
+
+
+def test_a_model_that_cannot_be_read_back_alone_is_stored_by_its_names(page: Page):
+    word = Contextual.model_validate({"word": "a"}, context={"a": "b"})
+    assert page.add("observation", word).content == '{"word":"b"}'
+
+
 def test_computed_fields_are_kept_if_the_model_can_be_read_with_them(page: Page):
     added = page.add("observation", Order(amount=500), context=Order(amount=500))
     assert added.payload(Order) == Order(amount=500)
@@ -86,9 +125,8 @@ def test_computed_fields_are_kept_if_the_model_can_be_read_with_them(page: Page)
 @pytest.mark.parametrize("place", ["content", "context", "metadata"])
 def test_a_number_that_json_lacks_is_refused_in_a_model(page: Page, place: str, amount: float):
     fields: dict[str, Any] = {"content": "x", place: Order(amount=amount)}
-    with pytest.raises(InvalidField, match=rf"{place}.*amount") as refused:
+    with pytest.raises(InvalidField, match=rf"{place}.*(not a number in JSON|not JSON compliant)"):
         page.add("observation", **fields)
-    assert str(amount) in str(refused.value).lower()
     assert page.list() == []
 
 
