@@ -113,7 +113,11 @@ def query(invocation: Invocation, facts: scratchbus.Facts, **options: Any) -> No
     """Show the facts that are true, last asserted first."""
     found, empty = facts.query(**options), "No such fact is true"
     asked = {name: options[name] for name in ("subject", "relation", "at", "known_at") if name in options}
-    if not found and "subject" in asked and facts.contested(**asked):
+    named = options.get("object", "").casefold()
+    contested = facts.contested(**asked) if not found and "subject" in asked else []
+    if any(
+        not named or named in (fact.subject.casefold(), fact.object.casefold()) for each in contested for fact in each
+    ):
         empty += "; sources disagree, as `scratchbus facts contested` shows"
     _show(invocation, found, empty)
 

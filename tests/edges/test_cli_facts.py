@@ -81,6 +81,8 @@ def test_contested_facts_are_shown_by_contest(cli: Cli, scope: tuple[str, str]):
     assert nothing == "No such fact is true\n"
     disputed = cli("facts", "query", *scope, "--subject", "App").err
     assert disputed == "No such fact is true; sources disagree, as `scratchbus facts contested` shows\n"
+    assert cli("facts", "query", *scope, "--subject", "App", "--object", "node 22").err == disputed
+    assert cli("facts", "query", *scope, "--subject", "App", "--object", "Deno").err == nothing
     before = cli("facts", "contested", *scope, "App", "--at", "2025-01-01")
     assert before.err == "No facts about it contest each other\n"
 
