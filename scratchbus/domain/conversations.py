@@ -70,9 +70,9 @@ def check_role(role: object) -> str:
 
 
 _ALLOWED: Final = dict.fromkeys(
-    map(ord, "\u00a0\u1680\u202f\u205f\u3000\u200d" + "".join(map(chr, range(0x2000, 0x200B))))
+    map(ord, "\u00a0\u1680\u202f\u205f\u3000\u200c\u200d" + "".join(map(chr, range(0x2000, 0x200B))))
 )
-"""Spaces, and the joiner of emoji, which are not printable but common in the names of files."""
+"""Spaces, and what joins or separates letters and emoji: not printable, but common in the names of files."""
 
 
 def check_path(path: object, field: str = "path") -> str:
@@ -88,7 +88,7 @@ def _problem_of(path: str) -> str:
     names = path.split("/")
     if path.startswith("/"):
         return "is absolute"
-    if any(name in ("", ".", "..") for name in names):
+    if any(name.translate(_ALLOWED) in ("", ".", "..") for name in names):
         return "has an empty name, or the name . or .."
     if not path.translate(_ALLOWED).isprintable() or "\\" in path:
         return "has a backslash, or a character that is not printable"

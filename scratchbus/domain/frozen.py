@@ -13,7 +13,9 @@ M = TypeVar("M", bound="BaseModel")
 
 
 def _refuse(*_: object, **__: object) -> NoReturn:
-    raise TypeError("this belongs to an immutable object, which others read too: change a copy of it")
+    raise TypeError(
+        "this belongs to an immutable object, which others read too: change a copy, such as copy.deepcopy makes"
+    )
 
 
 class FrozenList(list[Any]):
@@ -50,7 +52,11 @@ def freeze(model: M) -> M:
     """Replace the lists and dicts in the fields of a model by copies that refuse changes; return the model."""
     values = model.__dict__
     for name in _fields_with_items(type(model)):
-        values[name] = _frozen(values[name])
+        value = values[name]
+        if value.__class__ is list:
+            values[name] = FrozenList(map(_frozen, value)) if value else _NO_ITEMS
+        elif value.__class__ is dict:
+            values[name] = _frozen(value) if value else _NO_NAMES
     return model
 
 

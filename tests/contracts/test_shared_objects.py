@@ -33,12 +33,12 @@ def test_an_observation_of_a_view_refuses_changes(bus: Bus, page: Page, change: 
     with bus.view("main") as view:
         view.wait_for(added)
         assert [each.id for each in view.list(tags="t")] == [added.id]
-        with pytest.raises(TypeError, match="change a copy of it"):
+        with pytest.raises(TypeError, match="change a copy"):
             change(view.get(added.id))
         assert view.get(added.id) == added
         updated = page.update(added.id, tags=["u"])
         view.wait_for(updated)
-        with pytest.raises(TypeError, match="change a copy of it"):
+        with pytest.raises(TypeError, match="change a copy"):
             change(view.get(added.id))
         assert view.list(tags="u") == [updated]
         assert view.list(tags="t") == view.list(tags="other") == []
@@ -62,7 +62,7 @@ def test_what_a_view_returns_can_be_copied_and_added_again(bus: Bus, page: Page)
 def test_a_handler_cannot_change_what_a_view_folds(bus: Bus, page: Page) -> None:
     with bus.view("main") as view, bus.subscribe("changes") as subscription:
         added = page.add("observation", "x", tags=["t"])
-        with pytest.raises(TypeError, match="change a copy of it"):
+        with pytest.raises(TypeError, match="change a copy"):
             next(subscription).event.tags.append("other")
         view.wait_for(added)
         assert view.get(added.id) == added
@@ -73,7 +73,7 @@ def test_notes_and_turns_refuse_changes(bus: Bus) -> None:
     notes.add("hello", tags=["a"])
     turns.append("user", "hi")
     for shared in (notes.list().notes[0].tags, turns.list()[0].replaces):
-        with pytest.raises(TypeError, match="change a copy of it"):
+        with pytest.raises(TypeError, match="change a copy"):
             shared.append("other")
     assert (notes.tags().tags, turns.list()[0].replaces) == ({"a": 1}, [])
 
