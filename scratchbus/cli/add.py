@@ -133,6 +133,7 @@ _GUARDS = {"expected_version", "fence", "event_id"}
 @click.option("--not-before", metavar="TIME", help=f"When it becomes active, or recurs next: {FUTURE}; or now.")
 @click.option("--every", metavar="EVERY", help="How often it recurs: an interval, or cron in UTC.")
 @click.option("--remind-at", metavar="TIME", help=f"When it is due: {FUTURE}; or never.")
+@click.option("--release", is_flag=True, default=None, help="End the claim on it too.")
 @click.option("--expected-version", type=int, metavar="N", help="Update only this version.")
 @fence_option
 @event_id_option

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, cast
+from functools import partial
+from typing import Annotated, Any, Self, cast
 
 from scratchbus.commands.claim import link_write, release_write
 from scratchbus.commands.execution import Command, Occasion, Reason, Version
 from scratchbus.commands.observations import Lifetime, lifecycle_of
 from scratchbus.commands.references import check_blockers
 from scratchbus.commands.rescheduling import FIELDS, Rescheduled, rescheduled, resumed
-from scratchbus.domain.checks import MAX_LABEL, check_action, check_size, check_tags
+from scratchbus.domain.checks import MAX_LABEL, check_action, check_flag, check_size, check_tags
 from scratchbus.domain.given_observation import check_patch
 from scratchbus.domain.lifecycle import ARCHIVED, Lifecycle
 from scratchbus.domain.models import CheckedBy
 from scratchbus.domain.observation import Observation
-from scratchbus.domain.observation_models import Changes, ObservationPatch
+from scratchbus.domain.observation_models import UPDATABLE, Changes, ObservationPatch
 from scratchbus.domain.page_events import ReasonCode, StatusChanged, Updated
 from scratchbus.domain.registry import ObservationType
 from scratchbus.domain.schedule import varying_times
@@ -42,7 +43,15 @@ class Update(Command):
     verb = "update"
     changes: Annotated[dict[str, Any], CheckedBy(check_patch)]
     expected_version: Version = None
-    release: bool = False
+    release: Annotated[bool, CheckedBy(partial(check_flag, "release"))] = False
+
+    @classmethod
+    def parse(cls, arguments: Mapping[str, Any]) -> Self:
+        """See `Given`."""
+        command = super().parse(arguments)
+        if not (command.changes or command.release):
+            raise InvalidField("changes", f"nothing to update; give one of: {', '.join(UPDATABLE)}, release")
+        return command
 
     def retry_arguments(self, by: str) -> tuple[object, ...]:
         """See `Command`. Events from before `release` existed have a digest without it."""
@@ -106,8 +115,10 @@ class Update(Command):
             write.version = None if self.expected_version is None else self.expected_version + len(writes)
             writes.append(write)
             writes += resumed(occasion, before, kind, write.status_class, len(writes))
-        if self.release:
-            writes.append(release_write(occasion.following("/release"), self.id, self.fence))
+        if self.release and not any(write.status_class not in ("", "open") for write in writes):  # closing ends a claim
+            release = release_write(occasion.following("/release") if writes else occasion, self.id, self.fence)
+            release.version = None if self.expected_version is None else self.expected_version + len(writes)
+            writes.append(release)
         return writes
 
 

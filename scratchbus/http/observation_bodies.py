@@ -121,12 +121,13 @@ _CHANGES: Final[dict[str, Schema]] = {
     "every": _EVERY | {"description": "How often it recurs."},
     "remind_at": or_null(TIME),
 }
+_UPDATE_OPTIONS: Final[dict[str, Schema]] = {"release": {"type": "boolean", "description": "Whether your claim ends."}}
 PATCH: Final = component(
     "ObservationPatch",
     {
-        **record((), None, **_CHANGES, fence=_FENCE),
-        "description": "The fields to replace, at least one.",
-        **any_of(*({"required": [name]} for name in _CHANGES)),
+        **record((), None, **_CHANGES, **_UPDATE_OPTIONS, fence=_FENCE),
+        "description": "The fields to replace, at least one, or `release`.",
+        **any_of(*({"required": [name]} for name in (*_CHANGES, *_UPDATE_OPTIONS))),
         "dependentRequired": {"reason": ["status"]},
     },
 )

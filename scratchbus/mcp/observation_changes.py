@@ -53,10 +53,8 @@ class ObservationChanges(ToolGroup):
         changes = {name: value for name, value in fields.items() if value is not None}
         if not (changes or release):
             raise InvalidField("changes", f"nothing to update; give one of: {', '.join(fields)}, release")
-        guards: dict[str, Any] = {"fence": fence, "event_id": event_id}
-        if not changes:
-            return brief(await self._page.release(id, **guards))
-        guards |= {"expected_version": expected_version, "release": release}
+        guards: dict[str, Any] = {"expected_version": expected_version, "fence": fence, "event_id": event_id}
+        guards["release"] = release
         return brief(await self._page.update(id, **guards, **changes))
 
     @tool("Resolve an observation", SETS)

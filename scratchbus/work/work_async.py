@@ -56,9 +56,12 @@ class AsyncJob(JobState):
         """Archive it for good."""
         return await self._bus.converse(self.transition_steps(change.ArchiveObservation, reason, event_id))
 
-    async def update(self, *, event_id: str | None = None, **changes: Unpack[ObservationPatch]) -> Observation:
-        """Replace its fields, like `Page.update`; the claim stays, unless the new status closes it."""
-        return await self._bus.converse(self.command_steps(change.Update, event_id, changes=changes))
+    async def update(
+        self, *, event_id: str | None = None, release: bool = False, **changes: Unpack[ObservationPatch]
+    ) -> Observation:
+        """Replace its fields, like `Page.update`; the claim stays, unless you `release` it or the status closes it."""
+        steps = self.command_steps(change.Update, event_id, changes=changes, release=release)
+        return await self._bus.converse(steps)
 
     async def link(self, action: str, *, event_id: str | None = None) -> Observation:
         """Record an action taken because of it; the claim stays."""

@@ -118,7 +118,29 @@ def test_an_update_can_release_the_claim(bus, page):
     length = log_length(bus)
     with pytest.raises(NotClaimed):
         page.update(added.id, content="done", release=True)
+    with pytest.raises(InvalidField, match="release"):
+        page.update(added.id, content="done", release="no")
     assert log_length(bus) == length
+
+
+def test_an_update_that_closes_an_observation_needs_no_release(page):
+    added = page.add("observation", "x")
+    fence = page.claim(added.id).fence
+    done = page.update(added.id, status="resolved", fence=fence, release=True, event_id="E")
+    assert (done.status, done.claim, done.version) == ("resolved", None, 3)
+    assert page.update(added.id, status="resolved", fence=fence, release=True, event_id="E") == done
+
+
+def test_an_update_may_only_release_the_claim(bus, page):
+    added = page.add("observation", "x")
+    fence = page.claim(added.id).fence
+    length = log_length(bus)
+    with pytest.raises(VersionConflict):
+        page.update(added.id, release=True, fence=fence, expected_version=1)
+    assert log_length(bus) == length
+    done = page.update(added.id, release=True, fence=fence, expected_version=2, event_id="E")
+    assert (done.claim, done.version) == (None, 3)
+    assert page.update(added.id, release=True, fence=fence, expected_version=2, event_id="E") == done
 
 
 def test_content_and_status_change_together_or_not_at_all(bus, page):

@@ -344,6 +344,15 @@ def test_a_job_is_resolved_together_with_its_action(bus, page):
     assert [motive.id for motive in page.trace("freeze-1").motives] == [job.id]
 
 
+def test_an_update_can_release_a_job(bus, page):
+    page.add("observation", "x")
+    with bus.work("w") as jobs:
+        job = next(jobs)
+        done = job.update(content="half done", release=True)
+    assert (done.content, done.claim) == ("half done", None)
+    assert page.ready() == [done]
+
+
 def test_a_retried_review_of_a_job_returns_it_released(bus, page):
     page.add("observation", "x")
     with bus.work("w") as jobs:

@@ -53,6 +53,13 @@ def test_observations_are_resolved_together_with_an_action(cli: Cli):
     assert cli("resolve", ids[0], "--action", "").code == 5
 
 
+def test_an_update_releases_a_claim(cli: Cli):
+    id = cli.add()
+    fence = cli.json("claim", id, "--by", "executor-1").document["fence"]
+    done = cli.json("update", id, "--content", "half done", "--fence", str(fence), "--release").document
+    assert (done["content"], done.get("claim")) == ("half done", None)
+
+
 def test_a_narrow_terminal_shows_the_fence_of_a_claim(cli: Cli, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("COLUMNS", "40")
     id = cli.add()

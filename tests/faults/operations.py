@@ -177,6 +177,25 @@ OPERATIONS: dict[str, Operation] = {
         ("status_changed",),
         is_held=True,
     ),
+    "resolve with an action": Operation(
+        _open,
+        lambda page, id, event_id: page.resolve(id, action="goal-1", event_id=event_id),
+        lambda page, id: page.reopen(id),
+        ("linked", "status_changed"),
+    ),
+    "resolve with an action and a version": Operation(
+        _open,
+        lambda page, id, event_id: page.resolve(id, action="goal-1", expected_version=1, event_id=event_id),
+        lambda page, id: page.link(id, "meddled"),
+        ("linked", "status_changed"),
+    ),
+    "update and release": Operation(
+        _open,
+        lambda page, id, fence, event_id: page.update(id, content="else", fence=fence, release=True, event_id=event_id),
+        lambda page, id, fence: page.claim(id),
+        ("updated", "released"),
+        is_held=True,
+    ),
     "link": Operation(
         _open,
         lambda page, id, event_id: page.link(id, "goal-1", event_id=event_id),

@@ -166,6 +166,6 @@ async def update_observation(request: Request, bus: ActBus, page: PageName, id: 
     """Replace fields, among them when it becomes active or recurs."""
     given: Any = await body_of(request)
     check_times(given, *TIMES)
-    fence = given.pop("fence", None)
-    changed = await bus.page(page).update(id, given, fence=fence, **guards.as_keywords())
+    fence, release = given.pop("fence", None), given.pop("release", False)
+    changed = await bus.page(page).update(id, given, fence=fence, release=release, **guards.as_keywords())
     return observation_answer(changed)

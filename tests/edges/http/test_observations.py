@@ -215,6 +215,17 @@ def test_an_observation_is_resolved_together_with_its_action(http, page):
     assert (done["status"], done["links"], done["version"]) == ("resolved", ["freeze-1"], 3)
 
 
+def test_an_update_releases_the_claim(http, page):
+    found = add(http, page)
+    path = f"/pages/{page}/observations/{found['id']}"
+    fence = http.post(f"{path}/claim", json={"ttl": "1m"}).json()["fence"]
+    done = http.patch(path, json={"content": "half done", "fence": fence, "release": True}).json()
+    assert (done["content"], done.get("claim")) == ("half done", None)
+    http.post(f"{path}/claim", json={"ttl": "1m"})
+    assert http.patch(path, json={"release": True}).json().get("claim") is None
+    assert http.patch(path, json={"release": 1}).status_code == 422
+
+
 def test_a_claimed_observation_is_resolved_only_with_its_fence(http, bus: Bus, page):
     found = add(http, page)
     path = f"/pages/{page}/observations/{found['id']}"
