@@ -227,6 +227,18 @@ def test_push_types_accepts_a_registry(bus):
     assert set(bus.types.types) == {"build_failed"}
 
 
+def test_a_retry_of_types_that_were_in_force_does_not_replace_later_ones(bus, connect):
+    one, two = parse_registry(ONE, "one"), parse_registry(TWO, "two")
+    assert bus.push_types(one)
+    assert not bus.push_types(one, event_id="push-1")
+    assert connect("colleague").push_types(two)
+    assert not bus.push_types(one, event_id="push-1")
+    bus.refresh_types()
+    assert bus.types.types.keys() == two.types.keys()
+    assert bus.push_types(one, event_id="push-2")
+    assert bus.push_types(one, event_id="push-2")
+
+
 def test_push_types_refuses_an_unexpected_version(bus, connect):
     one, two = parse_registry(ONE, "one"), parse_registry(TWO, "two")
     assert bus.push_types(one, expected_version=0)

@@ -82,6 +82,20 @@ def test_pushing_equal_relations_changes_nothing(bus, connect, file):
     assert bus.push_relations(file, expected_version=1)
 
 
+def test_a_retry_that_had_nothing_to_publish_publishes_nothing_later(bus, connect, file, tmp_path):
+    bus.push_relations(file)
+    assert not bus.push_relations(file, event_id="push-1")
+    theirs = tmp_path / "theirs.yaml"
+    theirs.write_text(LATER)
+    assert connect("colleague").push_relations(theirs)
+    assert not bus.push_relations(file, event_id="push-1")
+    assert bus.relations().text == LATER
+    with pytest.raises(EventIdReused):
+        bus.push_relations(theirs, event_id="push-1")
+    with pytest.raises(EventIdReused):
+        bus.push_relations(file, event_id="push-1", expected_version=1)
+
+
 def test_an_invalid_file_publishes_nothing(bus, file):
     before = bus.position()
     file.write_text("relations:\n  uses: {values: some}\n")

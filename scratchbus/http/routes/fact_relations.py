@@ -13,6 +13,7 @@ from scratchbus import parse_relations
 from scratchbus.http import patterns
 from scratchbus.http.documents import answer
 from scratchbus.http.memories import Based, after_write
+from scratchbus.http.parameters import WriteHeaders
 from scratchbus.http.published_files import find_publication, parsed, yaml_or_json
 from scratchbus.http.schemas import COUNT, FLAG, REVISION, STRING, document, exact, listed, one_of, record
 from scratchbus.http.server import AdminBus, MemoryBus
@@ -76,6 +77,9 @@ _TO_PUBLISH: Final = yaml_or_json(
 )
 
 
+_NO_GUARDS: Final = WriteHeaders(None).as_keywords()
+
+
 @router.get("/relations", responses={200: _RELATIONS})
 async def list_relations(bus: MemoryBus) -> Response:
     """List the relations that facts may use: the published ones, by default those of the server's file."""
@@ -92,7 +96,10 @@ async def push_relations(request: Request, bus: AdminBus, guards: Based) -> Resp
     relations = await parsed(request, parse_relations, "relations")
     earlier = await find_publication(bus, "relations", guards.event_id)
     event_id = guards.event_id or uuid4().hex
-    has_changed = await bus.push_relations(relations, expected_version=guards.expected_version, event_id=event_id)
+    is_in_force = guards.as_keywords() == _NO_GUARDS and (await bus.relations()).text == relations.text
+    has_changed = not is_in_force and await bus.push_relations(
+        relations, expected_version=guards.expected_version, event_id=event_id
+    )
     with after_write(event_id):
         await bus.relations()
     version = bus.relations_version if earlier is None else earlier.version
