@@ -76,7 +76,7 @@ async def find_publication(bus: AsyncBus, subject: str, event_id: str | None) ->
     with suppress(LogError):  # events that have left the log cannot be counted
         async for event in bus.events(pages=["_bus"], subjects=[subject]):
             version += 1
-            if event.id == event_id:
+            if event.id == event_id and event.by == bus.settings.source:
                 return Publication(version, replaced)
             replaced = getattr(event, "text", None)
     return None

@@ -6,7 +6,7 @@ from secrets import token_hex
 
 import pytest
 
-from scratchbus import Bus, document_of
+from scratchbus import Bus, document_of, parse_registry
 from tests.edges.http.conftest import serving
 
 YAML = {"Content-Type": "application/yaml"}
@@ -104,6 +104,15 @@ def test_a_retry_gets_the_first_answer_after_others_have_published(http, own):
         again = http.put("/types", content=first.encode(), headers=headers)
         assert (again.json(), again.headers["etag"]) == (pushed.json(), pushed.headers["etag"])
     assert names[1] in [each["name"] for each in http.get("/types").json()["items"]]
+
+
+def test_the_key_of_another_source_is_another_key(http, bus: Bus, own):
+    names, key = [f"price_{token_hex(4)}" for _ in range(2)], token_hex(8)
+    first, second = (own.replace("types:\n", f"types:\n  {name}:\n    priority: 61\n", 1) for name in names)
+    bus.push_types(parse_registry(first, "first"), event_id=key)
+    pushed = http.put("/types", content=second.encode(), headers={**YAML, "Idempotency-Key": key})
+    assert (pushed.json()["added"], pushed.json()["removed"]) == ([names[1]], [names[0]])
+    assert pushed.json()["version"] == http.get("/types").json()["version"]
 
 
 def test_a_retry_of_the_first_publication_gets_its_answer(embedded_url):
