@@ -131,7 +131,7 @@ def assert_all(
         try:
             events.append(command.decide(occasion, relations, nth_suffix(index)))
         except InvalidInput as error:
-            earlier = yield from _earlier_facts(core, occasion)
+            earlier = yield from earlier_facts(core, occasion)
             if earlier is None:
                 raise name_triplet(error, index, len(commands)) from None
             return earlier
@@ -153,8 +153,8 @@ def assert_all(
     return facts
 
 
-def _earlier_facts(core: Core, occasion: Occasion) -> Step[list[Fact] | None]:
-    """Return the facts of an earlier attempt of an assertion that is refused by now; None if there was none."""
+def earlier_facts(core: Core, occasion: Occasion) -> Step[list[Fact] | None]:
+    """Return the facts of an earlier attempt of an assertion; None if there was none. Raises EventIdReused."""
     if bound_of(occasion.event_id) is not None:
         return None  # it has no digest that distinguishes it from another write
     first = yield from earlier_attempt(core, occasion, PREFIX)

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from scratchbus.commands.execution import Occasion
-from scratchbus.commands.facts import AssertFact, assert_all, name_triplet
+from scratchbus.commands.facts import AssertFact, assert_all, earlier_facts, name_triplet
 from scratchbus.domain.checks import check_evidence, check_label, check_text
 from scratchbus.domain.facts import Fact
 from scratchbus.domain.knowledge import Triplet
@@ -56,6 +56,10 @@ def ingest(core: Core, page: str, arguments: Mapping[str, Any]) -> Step[list[Fac
     A retry is recognised by the text: an extractor may find different triplets in each call.
     """
     command = Ingest.parse(arguments)
+    retry_arguments = command.text, command.subject, command.valid_at, command.confidence, command.evidence
+    occasion = Occasion.of(core, page, command.event_id, command.verb, *retry_arguments)
+    if command.event_id is not None and (earlier := (yield from earlier_facts(core, occasion))) is not None:
+        return earlier
     if command.extractor is None:
         found: list[Any] = lines(command.text, (yield from relations_for(core)), command.subject)
     else:
@@ -69,8 +73,6 @@ def ingest(core: Core, page: str, arguments: Mapping[str, Any]) -> Step[list[Fac
             commands.append(AssertFact.parse(_fields_of(each) | common))
         except InvalidInput as error:
             raise name_triplet(error, index, len(found)) from None
-    retry_arguments = command.text, command.subject, command.valid_at, command.confidence, command.evidence
-    occasion = Occasion.of(core, page, command.event_id, command.verb, *retry_arguments)
     return (yield from assert_all(core, page, commands, occasion, varying_times(command.__dict__)))
 
 

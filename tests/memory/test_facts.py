@@ -138,7 +138,15 @@ def test_a_retry_returns_a_fact_that_has_ended_since(facts, monkeypatch):
 
     monkeypatch.setattr(execution, "datetime", Later)
     assert facts.assert_fact("Ann", **given, event_id="mine") == first
-    assert facts.ingest("x", lambda _: [("Ann", "unheard_of", "Go")], event_id="text") == many
+    for found in (
+        [("Ann", "unheard_of", "Go")],
+        [],
+        [("Ann", "uses", "Go")],
+        [("Ann", "uses", each) for each in "abc"],
+    ):
+        assert facts.ingest("x", lambda _, found=found: found, event_id="text") == many
+    with pytest.raises(EventIdReused):
+        facts.ingest("another text", lambda _: [], event_id="text")
     for subject, event_id in (("Ann", "another"), ("Ann", None)):
         with pytest.raises(InvalidField, match="is not after now"):
             facts.assert_fact(subject, **given, event_id=event_id)
