@@ -215,8 +215,9 @@ class Release(Command):
     back: ReleaseTerms = TRIED
 
     def retry_arguments(self, by: str) -> tuple[object, ...]:
-        """See `Command`."""
-        return self.by or by, self.fence
+        """See `Command`. How long a job waits is not among them, as it varies."""
+        terms = () if self.back == TRIED else (self.back.untried, self.back.reason)
+        return self.by or by, self.fence, *terms
 
     def decide(self, occasion: Occasion, before: Observation | None, kind: ObservationType | None) -> list[Write]:
         """See `Command`."""

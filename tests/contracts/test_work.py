@@ -353,6 +353,20 @@ def test_an_update_can_release_a_job(bus, page):
     assert page.ready() == [done]
 
 
+def test_an_event_id_of_a_failed_job_is_not_one_of_its_release(bus, page):
+    page.add("observation", "x")
+    job = page.claim_next()
+    failed = job.fail("boom", delay="0s", event_id="failed")
+    assert job.fail("boom", event_id="failed") == failed
+    for other in (lambda: job.fail("another", event_id="failed"), lambda: job.release(event_id="failed")):
+        with pytest.raises(EventIdReused):
+            other()
+    again = page.claim_next()
+    again.release(event_id="released")
+    with pytest.raises(EventIdReused):
+        again.fail("boom", event_id="released")
+
+
 def test_a_retried_review_of_a_job_returns_it_released(bus, page):
     page.add("observation", "x")
     with bus.work("w") as jobs:
