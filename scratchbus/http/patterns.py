@@ -28,8 +28,8 @@ VERSION: Final = explain(
     'the version of an observation; send the ETag of a read, such as "3", or *', r'^(\*|(W/)?"?[1-9][0-9]{0,14}"?)$'
 )
 REVISION: Final = explain(
-    'a version; send the ETag of a read, such as "3", "0" for a memory never written, or *',
-    r'^(\*|(W/)?"?(0|[1-9][0-9]{0,14})"?)$',
+    'a version; send the ETag of a read, such as "3", or "0" for a memory never written',
+    r'^(W/)?"?(0|[1-9][0-9]{0,14})"?$',
 )
 NOTHING: Final = explain("*; to compare a version, use If-Match", r"^\*$")
 

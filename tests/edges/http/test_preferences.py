@@ -47,6 +47,12 @@ def test_a_preference_is_replaced_only_at_its_current_version(http, bus: Bus, sc
     assert [each.text for each in bus.preferences(scope).list()] == ["Double."]
 
 
+def test_a_precondition_that_no_revision_meets_is_refused(http, preferences):
+    refused = http.put(preferences, json={"key": "new", "text": "x"}, headers={"If-Match": "*"})
+    assert refused.status_code == 422
+    assert http.get(preferences).json()["items"] == []
+
+
 def test_only_an_existing_preference_is_edited(http, preferences):
     assert http.patch(preferences, json=QUOTES).status_code == 404
     http.put(preferences, json=QUOTES)
