@@ -79,7 +79,7 @@ def check_text(field: str, value: object) -> str:
     if not isinstance(value, str):
         raise InvalidField(field, f"{shown(value)} is not a text")
     bytes_of(field, value)
-    return value
+    return str.__str__(value)
 
 
 def check_not_blank(field: str, value: object, advice: str) -> str:
@@ -193,7 +193,7 @@ def check_label(field: str, value: object) -> str:
     """Return a short text without control characters."""
     if not isinstance(value, str) or not 0 < len(value) <= MAX_LABEL or not value.isprintable() or value.isspace():
         raise InvalidField(field, f"{shown(value)} must be 1 to {MAX_LABEL} printable characters")
-    return value
+    return str.__str__(value)  # not a subclass, such as the member of an enum
 
 
 check_action = partial(check_label, "action")

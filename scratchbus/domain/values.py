@@ -74,7 +74,7 @@ def check_source(source: object, field: str = "source") -> str:
             f"{field}: {shown(source)} is not a valid {kind}; use 1–128 letters, digits and _.:@/-, starting with a"
             f" letter or digit{hint}"
         )
-    return source
+    return str.__str__(source)  # not a subclass, such as the member of an enum
 
 
 def check_page(name: object) -> str:

@@ -3,6 +3,7 @@
 import re
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 from typing import Any
 
 import pytest
@@ -321,3 +322,15 @@ def test_evidence_can_be_on_another_page_and_cleared(bus, page):
     added = page.add("observation", "x", evidence=[cleared.id, there.id])
     assert added.evidence == [cleared.id, there.id]
     assert {id: each.page for id, each in page.evidence(added.id).items()} == {there.id: "other"}
+
+
+def test_members_of_an_enum_of_texts_become_plain_texts(page):
+    class Words(StrEnum):
+        KIND = "risk_alert"
+        WHO = "ada"
+
+    fields = {"owner": Words.WHO, "source": Words.WHO, "tags": [Words.WHO], "dedupe_key": Words.WHO}
+    added = page.add(Words.KIND, Words.WHO, context={"who": Words.WHO}, **fields)
+    seen = [added.type, added.content, added.owner, added.source, *added.tags, added.dedupe_key, added.context["who"]]
+    assert {type(each) for each in seen} == {str}
+    assert page.get(added.id) == added
