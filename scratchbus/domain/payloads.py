@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from math import isfinite
 from typing import Any, Literal, NamedTuple, TypeVar
+from weakref import WeakKeyDictionary
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
@@ -52,7 +54,8 @@ class _Form(NamedTuple):
 
 
 _FORMS = [_Form(), _Form(by_alias=True), _Form(round_trip=True), _Form(by_alias=True, round_trip=True)]
-_forms: dict[tuple[type[BaseModel], bool], _Form] = {}
+_forms: WeakKeyDictionary[type[BaseModel], dict[bool, _Form]] = WeakKeyDictionary()
+"""The form of each model, for the content and for other fields."""
 
 
 def plain(place: str, value: object) -> Any:
@@ -62,14 +65,14 @@ def plain(place: str, value: object) -> Any:
     """
     if not isinstance(value, BaseModel):
         return value
-    key = type(value), place == "content"
-    form = _forms.get(key)
+    forms, is_content = _forms.setdefault(type(value), {}), place == "content"
+    form = forms.get(is_content)
     if form is None:
         read = {form: _read_back(place, value, form) for form in _FORMS}
         form = next((form for form in _FORMS if read[form] == value), None)
         form = form or next((form for form in _FORMS if read[form] is not None), None)
         if form is not None:
-            _forms[key] = form
+            forms[is_content] = form
     return _written(place, value, form or _FORMS[0])
 
 
@@ -97,13 +100,13 @@ def _read_back(place: str, model: BaseModel, form: _Form) -> BaseModel | None:
 def _check_numbers(place: str, value: Any, written: Any) -> None:
     """Raise InvalidField for a number of which JSON made null."""
     match value:
-        case float() if written is None:
+        case float() if written is None and not isfinite(value):
             raise InvalidField(place, f"{value} is not a number in JSON; leave it out, or write it as a text")
-        case dict():
+        case dict() if isinstance(written, dict):
             for name, each in value.items():
-                _check_numbers(f"{place}.{name}", each, written[name])
-        case list():
-            for each, its_text in zip(value, written, strict=True):
+                _check_numbers(f"{place}.{name}", each, written.get(name))
+        case list() if isinstance(written, list):
+            for each, its_text in zip(value, written, strict=False):
                 _check_numbers(place, each, its_text)
 
 
