@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, cast
 
 from scratchbus import Bus, Event, Observation
@@ -187,6 +188,15 @@ def archive(bus: Host, **how: Any) -> list[Archived]:
     """Run an archiver once all events are old enough."""
     settle(bus)
     return archive_bus(bus, **how)
+
+
+def mostly_archived(connect: Callable[..., Bus], directory: Path) -> Bus:
+    """Return a bus with 30 events on its page's shard, of which the first 24 are in an archive alone."""
+    bus = connect(archive_url=str(directory), retain="1ms", retain_events=6, archive_segment=8)
+    for number in range(30):
+        bus.page().add("observation", f"{number}")
+    archive(bus)
+    return bus
 
 
 def project(bus: Host) -> None:

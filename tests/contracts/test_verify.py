@@ -28,7 +28,7 @@ from scratchbus.readmodel.verify.probe import Probe
 from scratchbus.scheduling.expiry import sweep
 from scratchbus.scheduling.paging_out import page_out
 from tests.engines import ONE
-from tests.inspection import archive, forget, keys_of, project, raw_append, send
+from tests.inspection import archive, forget, keys_of, mostly_archived, project, raw_append, send
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.engines(*ONE)
@@ -570,11 +570,7 @@ def test_only_the_first_findings_are_listed_but_all_are_counted(
 @pytest.fixture
 def archived(connect: Callable[..., Bus], tmp_path: Path) -> Bus:
     """A bus whose first 24 events are in its archive alone."""
-    bus = connect(archive_url=str(tmp_path / "archive"), retain="1ms", retain_events=6, archive_segment=8)
-    for number in range(30):
-        bus.page().add("observation", f"{number}")
-    archive(bus)
-    return bus
+    return mostly_archived(connect, tmp_path / "archive")
 
 
 @pytest.mark.damages_the_log

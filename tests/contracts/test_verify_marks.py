@@ -26,7 +26,7 @@ from scratchbus.scheduling.expiry import sweep
 from scratchbus.scheduling.paging_out import page_out
 from scratchbus.scheduling.reminders import react
 from tests.engines import ONE
-from tests.inspection import archive, keys_of, project, send
+from tests.inspection import archive, keys_of, mostly_archived, project, send
 from tests.threads import Threads
 from tests.waiting import eventually
 
@@ -48,11 +48,7 @@ def react_to_all(bus: Bus) -> None:
 @pytest.fixture
 def archived(connect: Callable[..., Bus], tmp_path: Path) -> Bus:
     """A bus whose first 24 events on its page's shard are in its archive alone."""
-    bus = connect(archive_url=str(tmp_path / "archive"), retain="1ms", retain_events=6, archive_segment=8)
-    for number in range(30):
-        bus.page().add("observation", f"{number}")
-    archive(bus)
-    return bus
+    return mostly_archived(connect, tmp_path / "archive")
 
 
 def recorded(bus: Bus) -> tuple[int, str]:
