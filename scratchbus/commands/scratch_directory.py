@@ -13,7 +13,8 @@ import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from hashlib import blake2b, sha256
+from hashlib import blake2b, file_digest
+from io import BufferedReader
 from pathlib import Path
 from secrets import token_hex
 from typing import IO, NamedTuple
@@ -31,7 +32,6 @@ _BELOW = _OPEN | os.O_NOFOLLOW
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
-_CHUNK = 1024 * 1024  # bytes that are read at once
 _MAX_NAME = 200  # characters of the name of a session's directory
 _NOT_A_DIRECTORY = (errno.ENOTDIR, errno.ELOOP)
 _NOT_A_FILE = (errno.EISDIR, errno.ENXIO, errno.ENOTEMPTY)
@@ -218,7 +218,7 @@ class ScratchDirectory:
             yield descriptor, name
 
     @contextmanager
-    def _file(self, path: str) -> Iterator[IO[bytes]]:
+    def _file(self, path: str) -> Iterator[BufferedReader]:
         with self._parent(path) as (parent, name):
             self._check_regular(path, parent, name)
             file = os.fdopen(os.open(name, _READ, dir_fd=parent), "rb")
@@ -282,10 +282,6 @@ def _walk(directory: int, above: str) -> Iterator[FileOnDisk]:
         path = above + name
         try:
             check_path(path)
-        except InvalidInput as problem:
-            logger.warning("a private file is not listed; rename it", reason=str(problem))
-            continue
-        with suppress(FileNotFoundError):
             mode = os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode
             if stat.S_ISDIR(mode):
                 with ExitStack() as stack:
@@ -293,11 +289,12 @@ def _walk(directory: int, above: str) -> Iterator[FileOnDisk]:
             elif stat.S_ISREG(mode):
                 with os.fdopen(os.open(name, _READ, dir_fd=directory), "rb") as file:
                     yield _described(path, file)
+        except FileNotFoundError:
+            continue
+        except InvalidInput as problem:
+            logger.warning("a private file is not listed; rename it", reason=str(problem))
 
 
-def _described(path: str, file: IO[bytes]) -> FileOnDisk:
-    size, hashed = 0, sha256()
-    while chunk := file.read(_CHUNK):
-        size += len(chunk)
-        hashed.update(chunk)
-    return FileOnDisk(path, size, hashed.hexdigest())
+def _described(path: str, file: BufferedReader) -> FileOnDisk:
+    hashed = file_digest(file, "sha256").hexdigest()
+    return FileOnDisk(path, file.tell(), hashed)
