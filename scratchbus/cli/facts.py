@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from datetime import datetime
 from functools import wraps
-from pathlib import Path
 from typing import Any
 
 import click
 
 import scratchbus
 from scratchbus.cli.arguments import TIME
-from scratchbus.cli.commands import BusGroup, content_argument, event_id_option, given, memory, scope_option
-from scratchbus.cli.invocation import Invocation, pass_invocation
+from scratchbus.cli.commands import BusGroup, content_argument, given, memory, scope_option
+from scratchbus.cli.invocation import Invocation
 from scratchbus.cli.output import Cell, Column, Columns
+from scratchbus.cli.relations import push_relations, relations
 from scratchbus.cli.text import one_line
-from scratchbus.errors import RelationsError
 
 _STYLES = {"valid": "", "contested": "yellow", "superseded": "dim", "retracted": "red"}
 
@@ -112,12 +110,8 @@ def retract(invocation: Invocation, facts: scratchbus.Facts, **options: Any) -> 
 def query(invocation: Invocation, facts: scratchbus.Facts, **options: Any) -> None:
     """Show the facts that are true, last asserted first."""
     found, empty = facts.query(**options), "No such fact is true"
-    asked = {name: options[name] for name in ("subject", "relation", "at", "known_at") if name in options}
-    named = options.get("object", "").casefold()
-    contested = facts.contested(**asked) if not found and "subject" in asked else []
-    if any(
-        not named or named in (fact.subject.casefold(), fact.object.casefold()) for each in contested for fact in each
-    ):
+    asked = {name: value for name, value in options.items() if name not in ("limit", "distinct")}
+    if not (found or invocation.as_json) and "subject" in asked and facts.contested(**asked):
         empty += "; sources disagree, as `scratchbus facts contested` shows"
     _show(invocation, found, empty)
 
@@ -221,6 +215,7 @@ def same(invocation: Invocation, facts: scratchbus.Facts, a: str, b: str, undo: 
 @facts.command(examples=("scratchbus facts contested App", "scratchbus facts contested App --relation runs_on"))
 @click.argument("subject")
 @click.option("--relation", metavar="NAME", help="Only facts of this relation.")
+@click.option("--object", "object", metavar="NAME", help="Only contests in which a fact names this.")
 @_at_option
 @_known_option
 @_on_facts()
@@ -276,39 +271,5 @@ def _time(at: datetime | None) -> str:
     return f"{at:%Y-%m-%d %H:%M:%S}" if at is not None else ""
 
 
-_RELATIONS: Columns[scratchbus.Relation] = (
-    Column("relation", lambda each: Cell(each.name, "bold"), 16),
-    Column("values", lambda each: Cell(each.values), 6),
-    Column("inverse", lambda each: Cell(each.inverse or ("itself" if each.symmetric else "")), 12),
-    Column("aliases", lambda each: Cell(", ".join(each.aliases), "dim"), 40),
-    Column("description", lambda each: Cell(one_line(each.description))),
-)
-
-
-@facts.command(examples=("scratchbus facts relations",))
-@pass_invocation
-def relations(invocation: Invocation) -> None:
-    """Show the relations that facts may use."""
-    with invocation.connect() as bus:
-        found = bus.relations().relations.values()
-    invocation.out.listing(_RELATIONS, list(found), document=asdict)
-
-
-@facts.command("push-relations", examples=("scratchbus facts push-relations relations.yaml",))
-@click.argument("file", type=click.Path())
-@event_id_option
-@pass_invocation
-def push_relations(invocation: Invocation, file: str, event_id: str | None) -> None:
-    """Publish a file of relations to the bus.
-
-    All processes read facts by it within seconds, and no longer by a file of their own.
-    """
-    from scratchbus.settings import read_text  # late: it imports pydantic, which `--help` does not need
-
-    found = scratchbus.parse_relations(read_text(Path(file), RelationsError), file)
-    with invocation.connect() as bus:
-        has_changed = bus.push_relations(found, event_id=event_id)
-    names = sorted(found.relations)
-    published = (Cell("published", "green"), Cell(f"the relations {', '.join(names)}"))
-    cells = published if has_changed else (Cell("The bus already has these relations"),)
-    invocation.out.result({"changed": has_changed, "relations": names}, *cells)
+for each in (relations, push_relations):
+    facts.add_command(each)

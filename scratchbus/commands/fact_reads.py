@@ -95,15 +95,23 @@ def query_with_contests(core: Core, page: str, limit: int) -> Step[tuple[list[Fa
 
 
 def contested(
-    core: Core, page: str, subject: str, relation: str | None, at: Moment | None, until: Position | None
+    core: Core,
+    page: str,
+    subject: str,
+    relation: str | None,
+    object: str | None,
+    at: Moment | None,
+    until: Position | None,
 ) -> Step[list[list[Fact]]]:
     """Return the facts about a subject that contest each other at a time, as far as they were known at a position."""
     check_label("subject", subject)
+    if object is not None:
+        check_label("object", object)
     resolved = None if relation is None else (yield from relations_for(core, relation)).find(relation)
     ms = moment_of(at)
     return (
         yield from read_facts(
-            core, page, until, lambda known: known.contests(known.now(ms), subject, resolved), is_slow=True
+            core, page, until, lambda known: known.contests(known.now(ms), subject, resolved, object), is_slow=True
         )
     )
 

@@ -137,8 +137,8 @@ class FactsTools(ToolGroup):
         if len(found) > limit:
             answer["has_more"] = True
         if subject is not None:
-            contests = await self._facts.contested(subject, relation, at=at)
-            contested = [fact for contest in contests if object is None or _names(contest, object) for fact in contest]
+            contests = await self._facts.contested(subject, relation, object, at=at)
+            contested = [fact for contest in contests for fact in contest]
             if contested:
                 answer["contested"] = _answers(contested[:limit])
         return answer
@@ -174,7 +174,3 @@ class FactsTools(ToolGroup):
 
 def _answers(facts: Sequence[scratchbus.Fact]) -> list[FactAnswer]:
     return [answer_of(FactAnswer, fact) for fact in facts]
-
-
-def _names(facts: Sequence[scratchbus.Fact], entity: str) -> bool:
-    return entity.casefold() in {name.casefold() for fact in facts for name in (fact.subject, fact.object)}

@@ -120,6 +120,7 @@ class Facts(PageMemory):
         self,
         subject: str,
         relation: str | None = None,
+        object: str | None = None,
         *,
         at: Moment | None = None,
         known_at: timetravel.When | None = None,
@@ -127,9 +128,9 @@ class Facts(PageMemory):
         """Return the facts about a subject that contest each other at a moment, newest contest first.
 
         Each contest has the facts of which one would be true if their sources agreed, first asserted first; `query`
-        returns none of them.
+        returns none of them. With an `object`, only contests in which one of the facts names it.
         """
-        return self._do(fact_reads.contested, subject, relation, at, self._until(known_at))
+        return self._do(fact_reads.contested, subject, relation, object, at, self._until(known_at))
 
     def why(self, fact: Fact | str, *, max_evidence: int | None = None) -> Why:
         """Return the origin of a fact: its source text, who asserted it and when, and its evidence.

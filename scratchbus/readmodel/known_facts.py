@@ -57,8 +57,13 @@ class KnownFacts(FactValidity):
                 contests[_contest(edge, against)] = None
         return [self._fact(seq) for seq in found.values()], self._facts_of(contests)
 
-    def contests(self, at: int, subject: str, read: NamedRelation | None = None) -> list[list[Fact]]:
-        """Return the facts about a subject of which one would be true at a time if they did not contest each other."""
+    def contests(
+        self, at: int, subject: str, read: NamedRelation | None = None, named: str | None = None
+    ) -> list[list[Fact]]:
+        """Return the facts about a subject of which one would be true at a time if they did not contest each other.
+
+        With `named`, only contests in which a fact names that entity.
+        """
         start = self._index.entity(subject)
         if start is None:
             return []
@@ -70,7 +75,14 @@ class KnownFacts(FactValidity):
             single = [relation for relation in relations if relation.is_single]
             edges = chain.from_iterable(self._candidates(at, start, relation, None) for relation in single)
         standings = ((edge, self._standing(edge, at)[1]) for edge in edges)
-        return self._facts_of({_contest(edge, against): None for edge, against in standings if against})
+        found = self._facts_of({_contest(edge, against): None for edge, against in standings if against})
+        return found if named is None else [contest for contest in found if self._is_named(named, contest)]
+
+    def _is_named(self, name: str, facts: Iterable[Fact]) -> bool:
+        """Return whether one of these facts is about the entity of a name, under any of its names."""
+        numbers = map(self._index.entity, (name, *(each for fact in facts for each in (fact.subject, fact.object))))
+        entity, *ends = (number if number is None else self._entity(number) for number in numbers)
+        return entity is not None and entity in ends
 
     def _facts_of(self, contests: Iterable[tuple[int, ...]]) -> list[list[Fact]]:
         """Return the facts of each contest, the newest contest first."""

@@ -661,6 +661,10 @@ def test_contested_lists_the_facts_that_disagree(bus, facts, contest):
     facts.same_as("Job", "Task")
     assert facts.contested("app") == facts.contested("App", "upgraded to") == [told]
     assert facts.contested("task") == [job]
+    assert facts.contested("App", object="node 24") == facts.contested("App", "runs_on", "Node 22") == [told]
+    assert facts.contested("App", object="Job") == facts.contested("App", object="x") == []
+    facts.same_as("Node 24", "Iron")
+    assert facts.contested("task", object="iron") == [job]
     assert facts.contested("App", "uses") == facts.contested("App", at="2025-01-01") == facts.contested("x") == []
     assert facts.contested("App", known_at=before) == []
     later = facts.assert_fact("App", "runs_on", "Node 26", valid_at="2026-02-01")

@@ -192,6 +192,7 @@ async def get_contested_facts(
     scope: ScopeName,
     subject: Annotated[Entity, Query(description="The name of an entity.", examples=["api"])],
     relation: AskedRelation = None,
+    object: AskedEntity = None,
     at: At = None,
     known_at: KnownAt = None,
 ) -> Response:
@@ -199,7 +200,7 @@ async def get_contested_facts(
 
     `facts` has those of which one would be true if their sources agreed; a query returns none of them.
     """
-    contests = await bus.facts(scope).contested(subject, relation, at=at, known_at=known_at)
+    contests = await bus.facts(scope).contested(subject, relation, object, at=at, known_at=known_at)
     return answer({"items": [{"facts": listing(facts)["items"]} for facts in contests]})
 
 
