@@ -59,7 +59,7 @@ def _first_field(changes: Mapping[str, Any]) -> str:
 def _recurring(
     changes: Mapping[str, Any], before: Observation, occasion: Occasion, statuses: frozenset[str]
 ) -> Rescheduled:
-    """Set when a recurring observation recurs next, if `every` is given by its new interval."""
+    """Set when a recurring observation recurs next; if `every` is given, by that interval."""
     for name in ("every", "not_before"):
         if name in changes and changes[name] is None:
             raise InvalidField(name, f"{before.id} recurs and must have one; archive it to end the recurrence")
